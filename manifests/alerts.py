@@ -1,9 +1,9 @@
 """The alerts on Tandem's own series, written once for both forms in which Prometheus takes rules.
 
-Burn rates follow the SRE Workbook: a long window says that it matters, a short one that it goes on.
+Burn rates follow the SRE Workbook: a long window says that it matters, a short one that it lasts.
 Its factors are out of reach for a pool whose objective allows many late requests: of a 90 %
-objective, no outage burns faster than 10 times. So the factor is never more than what half of all
-requests being late would burn. A handful of late requests alarms nobody.
+objective, no outage burns faster than 10 times. So the factor is never above the burn rate of half
+of all requests being late. A handful of late requests raises no alert.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _HEAD = "# Made by `make crds` from manifests/alerts.py.\n"
 
 
 class Severity(StrEnum):
-    """Whom an alert reaches."""
+    """The urgency of an alert."""
 
     CRITICAL = "critical"
     """Now, at any hour: requests are late or fail."""
@@ -38,7 +38,7 @@ class Alert:
 
     Attributes:
         hold: how long `expr` must be true before the alert fires.
-        more_labels: what tells rules of one name apart.
+        more_labels: the labels that tell rules of one name apart.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Alert:
     more_labels: tuple[tuple[str, str], ...] = ()
 
     def rule(self) -> dict[str, Any]:
-        """The rule as Prometheus reads it."""
+        """Return the rule as Prometheus reads it."""
         return {
             "alert": self.name,
             "expr": self.expr,
@@ -146,6 +146,7 @@ STOPPED = Alert(
         f"({_condition('Available', 'true')} == 0)\n"
         "and (max by (namespace, pool) (max_over_time("
         f"{selected(series.CONDITION, condition='Available', status='true')}[1d])) == 1)\n"
+        f"unless ({_of(series.REST, state='waking')} == 1)\n"
     ),
     hold="3m",
     severity=Severity.CRITICAL,
@@ -238,13 +239,13 @@ ALERTS: Sequence[tuple[str, tuple[Alert, ...]]] = (
 
 
 def every_alert() -> Iterator[Alert]:
-    """All rules, of all groups."""
+    """Yield all rules, of all groups."""
     for _, group in ALERTS:
         yield from group
 
 
 def render() -> str:
-    """A file of rules for Prometheus; a PrometheusRule has the same under `spec`."""
+    """Return a file of rules for Prometheus; a PrometheusRule has the same under `spec`."""
     groups = [{"name": name, "rules": [one.rule() for one in group]} for name, group in ALERTS]
     return _HEAD + yaml.dump({"groups": groups}, Dumper=_Rules, sort_keys=False, width=1000)
 

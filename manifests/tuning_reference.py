@@ -1,4 +1,4 @@
-"""The page of all numbers that decisions are tuned by, made from `core/tuning`."""
+"""Write the page of all tuning numbers of decisions from `core/tuning`."""
 
 import ast
 import inspect
@@ -10,19 +10,19 @@ from tandem_operator.core.tuning.tuning import TUNING
 HEAD = """\
 # Tuning reference
 
-`decide` takes one record with the numbers that were chosen and not derived. It lies in
-`operator/tandem_operator/core/tuning`. Users set none of these numbers: a pool has its SLO and its
-bounds. A benchmark passes other numbers, to measure the value of a step.
+`decide` takes one record with all numbers that were chosen and not derived. The code of this
+record is in `operator/tandem_operator/core/tuning`. Users do not set these numbers: they set the
+SLO and the bounds of a pool. A benchmark passes other numbers, to measure the value of a step.
 
 The end of a name is its unit: `_s` is seconds, `_rps` is requests per second, `_share` is a part of
-one. `_ratio` is times as much, `_deviations` is standard deviations. Other ends name what is
-counted: `_requests`, `_tokens`, `_rows`, `_steps`. `make crds` writes this page. Which forecasts
-compete is a table in `core/forecast/experts.py`.
+one. `_ratio` is a factor, and `_deviations` is standard deviations. Other ends name the counted
+things: `_requests`, `_tokens`, `_rows`, `_steps`. `make crds` writes this page. A table in
+`core/forecast/experts.py` lists the forecasts that compete.
 """
 
 
 def render() -> str:
-    """The whole page: a section for each room of the core."""
+    """Return the whole page: a section for each room of the core."""
     return HEAD + "".join(f"\n## {room.name}\n\n{_table(room.name)}" for room in fields(TUNING))
 
 

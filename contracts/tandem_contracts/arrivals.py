@@ -1,4 +1,4 @@
-"""What a router reports on `GET /arrivals` of its internal port: rows of seconds, and totals.
+"""The answer of a router to `GET /arrivals` of its internal port: rows of seconds, and totals.
 
 A second without a row had no event if it lies after `started_s`. Before `started_s` it is unknown.
 Rows of the last seconds change after engines have reported exact counts of tokens. Until then they
@@ -16,10 +16,13 @@ MOST_ROWS = 1300
 MOST_BUCKETS = 16
 MOST_LEGS = 4096
 MOST_CAUSES = 16
+MOST_CLASSES = 16
+MOST_COUNT = 2**53
+MOST_AMOUNT = 1e24
 
 EngineRole = Literal["prefill", "decode"]
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Amount = Annotated[FiniteFloat, Field(ge=0, le=1e24)]
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Amount = Annotated[FiniteFloat, Field(ge=0, le=MOST_AMOUNT)]
 Name = Annotated[str, Field(max_length=253)]
 Counts = Annotated[list[Count], Field(max_length=MOST_BUCKETS + 1)]
 Cause = Annotated[str, Field(max_length=64)]
@@ -32,23 +35,23 @@ class FinishedRow(Part):
     """Requests that ended in one second."""
 
     finished: Count
-    """All but those of `gone`."""
+    """All requests except those of `gone`."""
     good: Count
     late_ttft: Count
-    """A request may count here and in `late_tpot`."""
+    """A request can count both here and in `late_tpot`."""
     late_tpot: Count
     failed: Count
     shed: Count
     gone: Count
-    """Their client left before the TTFT bound."""
+    """Requests whose client left before the TTFT bound."""
     output_tokens: Count
     output_tokens_squared: Count
-    """The sum over requests of the squares, for the variance."""
+    """Sum over requests of the squared output tokens, for the variance."""
     blame: Causes = Field(default_factory=dict)
-    """Requests that were not good, by what made them so."""
+    """Number of requests that were not good, by cause."""
     echoes: Causes = Field(default_factory=dict)
-    """Those of `blame` that waited in the router for more than a minute beyond their TTFT bound.
-    They were in `overdue_requests` when the bound passed."""
+    """The part of `blame` that waited in the router for more than a minute beyond the TTFT bound.
+    These requests were in `overdue_requests` when their bound passed."""
 
 
 class InSystem(Part):
@@ -56,14 +59,28 @@ class InSystem(Part):
 
     queued_requests: Count
     queued_prompt_tokens: Count
+    """Without best effort, as in all fields below about queued requests."""
     prefill_requests: Count
     decode_requests: Count
     held_prompt_tokens: Count = 0
     """The part of `queued_prompt_tokens` that waited mostly for room at the decode pods."""
     overdue_requests: Count = 0
-    """Those queued whose TTFT bound passed within the last minute."""
+    """Queued requests whose TTFT bound passed within the last minute."""
     held_overdue_requests: Count = 0
     """The part of `overdue_requests` that waited mostly for room at the decode pods."""
+
+
+class ClassReport(Part):
+    """Requests of one class: those that ended within `window_s`, and those that wait."""
+
+    name: Annotated[str, Field(max_length=32)]
+    window_s: Amount
+    finished: Count
+    good: Count
+    output_tokens: Count
+    good_output_tokens: Count
+    """Output tokens of good requests."""
+    queued_requests: Count
 
 
 class LegReport(Part):
@@ -72,7 +89,7 @@ class LegReport(Part):
     pod: Name
     role: EngineRole
     busy_s: Amount
-    """The time with at least one request at the pod's leg."""
+    """Time with at least one request of this role at the pod."""
     requests: Count
     prompt_tokens: Count
     cached_tokens: Count
@@ -103,16 +120,25 @@ class ArrivalsReport(Part):
     arrivals: Annotated[list[ArrivalRow], Field(max_length=MOST_ROWS)]
     """A row per second: second, requests per bucket, prompt tokens per bucket, cached tokens. A
     request counts on entry, whatever its outcome, unless the router or an engine refuses it as
-    malformed."""
+    malformed. Best effort does not count here, because no replica is held for it."""
+    best_effort: list[Count] = Field(default_factory=list, max_length=MOST_ROWS)
+    """The seconds in which best effort came, counted as above. It keeps a pool awake, as others
+    do."""
     finished: Annotated[list[tuple[Count, FinishedRow]], Field(max_length=MOST_ROWS)]
-    """A row per second: second, counts."""
+    """A row per second: second, counts. Best effort does not count."""
     in_system: InSystem
+    classes: list[ClassReport] = Field(default_factory=list, max_length=MOST_CLASSES)
+    """All requests by class, if the pool has classes."""
     legs: Annotated[list[LegReport], Field(max_length=MOST_LEGS)]
     sick: list[SickReport] = Field(default_factory=list, max_length=MOST_LEGS)
-    """A pod that was out only once is here once its trial is under way."""
+    """A pod that was ejected only once is not listed while it waits for its trial request."""
     busy_share: Amount | None = None
-    """The share of one core that the router used in the last half minute; it computes on one
+    """Share of one core that the router used in the last half minute. A router computes on one
     thread."""
+
+    woken_token_s: Amount | None = None
+    """Time of the first token, after the latest wake from zero, of a request that had waited for
+    this wake."""
 
     @model_validator(mode="after")
     def _rows_fit_buckets(self) -> "ArrivalsReport":

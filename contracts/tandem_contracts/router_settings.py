@@ -1,6 +1,6 @@
 """The settings of a pool's routers: ConfigMap `POOL-router`, key `router.json`.
 
-The operator writes it, and routers watch it. An edit is in force at once and restarts nothing.
+The operator writes them, and routers watch them. An edit takes effect at once and restarts nothing.
 """
 
 from typing import Annotated, Literal
@@ -32,8 +32,54 @@ class SloSettings(Part):
         )
 
 
+DEFAULT_CLASS = "default"
+"""The class of requests that belong to no other class."""
+
+
+class ClassSettings(Part):
+    """Requests of one kind, and how they are served."""
+
+    name: Annotated[str, Field(min_length=1, max_length=32)]
+    slo: SloSettings
+    guaranteed: bool = True
+    """False means best effort: the class uses the capacity that guaranteed classes leave."""
+    priority: int = 0
+    """The highest goes first: among guaranteed classes if not all requests can be on time, and
+    always among best effort."""
+    models: tuple[str, ...] = ()
+    """Names of `models` whose requests always have this class, whatever class they name."""
+    keys: tuple[str, ...] = ()
+    """`sha256:` and the digest of each API key that may use the class. Empty: every client may."""
+
+
+class TenantSettings(Part):
+    """A tenant that has its own weight and limits."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    keys: tuple[str, ...] = ()
+    """`sha256:` and the digest of each API key of the tenant."""
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Its part of the service, relative to the others."""
+    requests_per_minute: Count | None = None
+    """Null: any number; so for the next field."""
+    tokens_per_minute: Count | None = None
+
+
+class TenantsSettings(Part):
+    """How requests tell their tenant, and the limits of tenants that are not named."""
+
+    header: str | None = None
+    """The request header with the name of the tenant. Null: only its API key tells it."""
+    named: tuple[TenantSettings, ...] = ()
+    others: Literal["separate", "shared"] = "separate"
+    """Whether each tenant that is not named has its own share and limits, or all have one."""
+    requests_per_minute: Count | None = None
+    """Of each tenant that is not named; null: any number; so for the next field."""
+    tokens_per_minute: Count | None = None
+
+
 class LimitSettings(Part):
-    """What one router accepts before it refuses."""
+    """Limits beyond which one router refuses requests."""
 
     body_bytes: Count = 4 * 1024 * 1024
     header_bytes: Count = 16 * 1024
@@ -47,17 +93,17 @@ class LimitSettings(Part):
 
 
 class PaceSettings(Part):
-    """How fast one decode pod is, as the operator learned it."""
+    """The learned speed of one decode pod."""
 
     step_s: tuple[NonNegative, NonNegative, NonNegative]
     """A step takes `step_s[0] + step_s[1] x streams + step_s[2] x their KV tokens` seconds."""
     kv_capacity_tokens: Count | None = None
-    """How many tokens its cache holds; null: not known."""
+    """Tokens that its KV cache can hold; null: not known."""
     max_num_seqs: Count
     output_tokens: Count | None = None
-    """Mean output of a request, for a router that has seen none end; null: not known."""
+    """Mean output of a request, for a router that has no finished request yet; null: not known."""
     routers: Count = 1
-    """How many routers send it requests."""
+    """Number of routers that send requests to the pod."""
     gate: bool = True
     """Whether a request waits if decode pods could serve it only by slowing down every stream
     (`router.decodeAdmission`)."""
@@ -72,7 +118,7 @@ class PaceSettings(Part):
 
 
 class TimeoutSettings(Part):
-    """How long each phase of a request may take."""
+    """Longest time of each phase of a request."""
 
     connect_s: Seconds = 1.0
     prefill_s: Seconds = 60.0
@@ -80,25 +126,25 @@ class TimeoutSettings(Part):
     idle_s: Seconds = 60.0
     request_s: Seconds = 600.0
     head_s: Seconds = 10.0
-    """Its head, from the first byte on."""
+    """The head of the request, from its first byte."""
     body_s: Seconds = 10.0
-    """A body, or as much of it as arrives in that time at the least rate."""
+    """The body, or as much of it as arrives in that time at the least rate."""
 
 
 class KvSettings(Part):
     """KV blocks of prompts that no decode pod has pulled yet."""
 
     lease_s: Seconds = 30.0
-    """How long prefill pods keep them. The engines are started with the same value."""
+    """Time for which prefill pods keep them. Engines start with the same value."""
 
 
 class TracingSettings(Part):
-    """Where spans of requests go."""
+    """The destination and the sampling of spans."""
 
     endpoint: Annotated[str, Field(min_length=1)]
     """Base URL of a collector that takes OTLP over HTTP; the router adds `/v1/traces`."""
     sampling_ratio: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share of requests that get a span, where the client's `traceparent` does not say."""
+    """Share of requests without a client's `traceparent` that get a span."""
 
 
 class RouterSettings(Part):
@@ -108,20 +154,31 @@ class RouterSettings(Part):
     pool: Annotated[str, Field(min_length=1)]
     generation: int = 0
     models: Annotated[tuple[str, ...], Field(min_length=1)]
-    """The names that clients may ask for. Engines are asked for the first, and answer with it."""
+    """Names that clients may use. Requests to engines and all answers have the first one."""
     max_model_len: Count | None = None
     slo: SloSettings
+    """Bounds of all requests; if there are classes, the strictest of the guaranteed ones."""
+    classes: tuple[ClassSettings, ...] = ()
+    """Empty: all requests are of one kind. Otherwise one class is `default`."""
+    tenants: TenantsSettings | None = None
+    """Null: all requests of a class are served alike, whoever sends them."""
     limits: LimitSettings = LimitSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
     kv: KvSettings = KvSettings()
     decode: PaceSettings | None = None
     """Null: nothing is known, or `gate` and `overflow` are off. Then the router admits every
     request, and no request overflows."""
+    prefix_placement: bool = True
+    """Whether the router chooses prefill pods by the cached part of a prompt
+    (`router.prefillPlacement`)."""
     cache_salt_header: str | None = None
-    """The request header whose value becomes the engines' `cache_salt`: tenants do not share
-    prefixes then. Null: all share one cache."""
+    """The request header whose value becomes the engines' `cache_salt`, so that tenants share no
+    prefixes. Null: all requests share one cache."""
     request_log: Literal["off", "missed", "all"] = "off"
-    """Which requests get a line in the router's log when they end. `missed`: those that were late,
+    """Requests that get a line in the router's log when they end. `missed`: those that were late,
     failed or were shed."""
+    wake_s: Seconds | None = None
+    """Time until a pool at zero serves again. Requests that arrive at such a pool wait for it.
+    Null: the pool does not go to zero by itself, or nothing would wake it."""
     tracing: TracingSettings | None = None
-    """Null: no request gets a span, and `traceparent` is passed on."""
+    """Null: no request gets a span, and the router passes `traceparent` on."""

@@ -1,6 +1,6 @@
-"""What a router writes down of a second: requests that came in it, and requests that ended in it.
+"""A router's counts for each second: requests that arrived, and requests that ended.
 
-The rows of all routers and of the simulator mean the same, whoever reads them.
+The rows of all routers and of the simulator have the same meaning.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ def _by_bucket() -> list[int]:
 
 @dataclass(slots=True)
 class SecondOfArrivals:
-    """Requests that came in one second, by the bucket of their prompt."""
+    """Requests that arrived in one second, by the bucket of their prompt."""
 
     requests: list[int] = field(default_factory=_by_bucket)
     tokens: list[int] = field(default_factory=_by_bucket)
@@ -40,18 +40,21 @@ class SecondOfArrivals:
         self.tokens[bucket] += tokens
 
     def take_back(self, tokens: int) -> None:
-        """Count one request less, as it was counted."""
+        """Remove one request, with the counts that it was added with.
+
+        A clock that was set back may have restarted the second, so no count falls below zero.
+        """
         bucket = prompt_bucket(tokens)
-        self.requests[bucket] -= 1
-        self.tokens[bucket] -= tokens
+        self.requests[bucket] = max(0, self.requests[bucket] - 1)
+        self.tokens[bucket] = max(0, self.tokens[bucket] - tokens)
 
 
 @dataclass(slots=True)
 class Finished:
-    """Requests that ended in some time; `gone` ones are in none of the other counts.
+    """Requests that ended in some time; `gone` requests are in no other count.
 
     `echoes` are those of `blame` that waited in the router until long after their TTFT bound. They
-    counted as overdue there: their end says nothing new.
+    already counted as overdue, so their end is no news.
     """
 
     finished: int = 0
@@ -82,7 +85,9 @@ class Finished:
         self.output_tokens_squared += output_tokens * output_tokens
         if cause is not None:
             self.blame[cause.value] += 1
-            if verdict.late_ttft and verdict.queued_s > verdict.ttft_bound_s + OVERDUE_S:
+            # A request that waited for a wake never counted as overdue.
+            told = cause is not Cause.WAKE and verdict.late_ttft
+            if told and verdict.queued_s > verdict.ttft_bound_s + OVERDUE_S:
                 self.echoes[cause.value] += 1
 
     def row(self) -> dict[str, Any]:
@@ -91,3 +96,55 @@ class Finished:
         row = {name: getattr(self, name) for name in self.__slots__ if name not in causes}
         row["blame"] = dict(self.blame)
         return {**row, "echoes": dict(self.echoes)} if self.echoes else row
+
+
+CLASS_WINDOW_S = 120
+"""Seconds that the report of each class covers."""
+
+
+@dataclass(slots=True)
+class ClassSecond:
+    """Requests of one class that ended in one second, without `gone` requests."""
+
+    finished: int = 0
+    good: int = 0
+    output_tokens: int = 0
+    good_output_tokens: int = 0
+
+    def add(self, outcome: Outcome, *, output_tokens: int) -> None:
+        """Count one request."""
+        if outcome in (Outcome.GONE, Outcome.REFUSED):
+            return
+        good = outcome is Outcome.GOOD
+        self.finished += 1
+        self.good += good
+        self.output_tokens += output_tokens
+        self.good_output_tokens += output_tokens if good else 0
+
+
+@dataclass(slots=True)
+class ClassHistory:
+    """Recent results of each class, by second."""
+
+    _rows: dict[str, dict[int, ClassSecond]] = field(default_factory=dict)
+
+    def add(self, name: str, outcome: Outcome, *, output_tokens: int, second: int) -> None:
+        """Count one request that ended in a second."""
+        rows = self._rows.setdefault(name, {})
+        row = rows.get(second)
+        if row is None:
+            for past in [known for known in rows if known <= second - CLASS_WINDOW_S]:
+                del rows[past]
+            row = rows[second] = ClassSecond()
+        row.add(outcome, output_tokens=output_tokens)
+
+    def window(self, name: str, *, second: int) -> ClassSecond:
+        """Return the sum over the `CLASS_WINDOW_S` seconds up to a second."""
+        total = ClassSecond()
+        for known, row in self._rows.get(name, {}).items():
+            if second - CLASS_WINDOW_S < known <= second:
+                total.finished += row.finished
+                total.good += row.good
+                total.output_tokens += row.output_tokens
+                total.good_output_tokens += row.good_output_tokens
+        return total

@@ -1,16 +1,16 @@
-"""Which decode pod can take a whole request: its prompt as well as its answer.
+"""The decode pod that can serve a whole request: its prompt and its answer.
 
-When prefill pods would serve a request late, a decode pod with slack computes the prompt in its own
-steps: help in no time, while new prefill pods take their minute to start. Every stream there pays
-for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
+If prefill pods would serve a request late, a decode pod with slack computes the prompt within its
+own steps. This helps at once, while a new prefill pod takes its start-up time. It delays every
+stream of that pod. So a pod takes a prompt only while all its streams keep TPOT by a margin.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Protocol, TypeVar
 
-from tandem_routing.deadline_queue import Turn, Unfit, Waiting
+from tandem_routing.deadline_queue import Turn, Unfit, Waiting, turn_of
 from tandem_routing.decode_admission import (
     KV_SHARE,
     DecodePace,
@@ -18,10 +18,10 @@ from tandem_routing.decode_admission import (
     stream_life_s,
     streams_at,
 )
-from tandem_routing.outstanding import Outstanding
+from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
 from tandem_routing.pod_choice import least_loaded
 
-# Outputs may be longer than expected, and what a prompt takes is known from prefill pods.
+# Outputs may be longer than expected, and prompt times are known only from prefill pods.
 TPOT_SHARE = 0.8
 # The step under way, and the one that makes the first token.
 STEPS_TO_FIRST = 2.0
@@ -31,16 +31,16 @@ W = TypeVar("W", bound=Waiting)
 
 
 class OverflowPace(DecodePace, Protocol):
-    """How fast one decode pod is, and whether it may be sent whole requests."""
+    """The speed of one decode pod, and whether the router may send whole requests to it."""
 
     @property
     def overflow(self) -> bool:
-        """Return whether it may."""
+        """Return whether the router may send whole requests to decode pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A request as a decode pod would have it.
+    """A request that one decode pod would serve whole.
 
     Attributes:
         compute_s: its prompt alone, at a decode pod.
@@ -58,7 +58,7 @@ _LEAST = Whole(prompt_tokens=0, output_tokens=0, compute_s=0.0, deadline_s=inf)
 
 
 def spare(pods: Iterable[P], pace: OverflowPace, *, now: float, tpot_s: float) -> list[P]:
-    """Return those of `pods` that may have slack for any request at all.
+    """Return the pods that may have slack for at least the smallest request.
 
     A pod that computes a prompt takes no second one.
     """
@@ -76,9 +76,9 @@ def spare(pods: Iterable[P], pace: OverflowPace, *, now: float, tpot_s: float) -
 def slack_for(
     whole: Whole, pods: Sequence[P], pace: DecodePace, *, now: float, tpot_s: float
 ) -> P | None:
-    """Return the least loaded of `spare` pods that serves it in time and keeps all inside to TPOT.
+    """Return the least loaded of `spare` pods that serves it in time while all streams keep TPOT.
 
-    None where it is not known how long the prompt takes.
+    Return `None` if the time of the prompt is not known.
     """
     if whole.compute_s <= 0.0:
         return None
@@ -92,7 +92,7 @@ def helped(
 ) -> tuple[Turn[W], P] | None:
     """Return the first of `excess` that a `spare` pod has slack for, and the pod; raises `Unfit`.
 
-    None where there is no such request.
+    Return `None` if there is no such request.
     """
     for turn in excess:
         whole = Whole(
@@ -110,12 +110,59 @@ def helped(
     return None
 
 
+def helped_spare(
+    waiting: Iterable[W],
+    pods: Sequence[P],
+    pace: OverflowPace,
+    *,
+    reserve: Load,
+    now: float,
+    tpot_s: float,
+) -> tuple[Turn[W], P] | None:
+    """Return the first best effort that a pod has slack for, and the pod; raises `Unfit`.
+
+    The request can be late. It must leave the `reserve` of all pods, and one free pod for requests
+    that must be on time.
+    """
+    free = spare(pods, pace, now=now, tpot_s=tpot_s)
+    if len(free) < min(2, len(pods)):
+        return None
+    each = Load(
+        tokens=ceil(reserve.tokens / len(pods)),
+        streams=ceil(reserve.streams / len(pods)),
+        output_tokens=ceil(reserve.output_tokens / len(pods)),
+    )
+    for waiter in waiting:
+        turn = turn_of(waiter)
+        expected = turn.expected
+        whole = Whole(turn.waiter.tokens, expected.output_tokens, expected.whole_s, inf)
+        try:
+            bearing = [
+                pod
+                for pod in free
+                if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s, reserve=each)
+            ]
+        except Exception as error:
+            raise Unfit(turn.waiter) from error
+        pod = least_loaded(bearing) if whole.compute_s > 0.0 else None
+        if pod is not None:
+            return turn, pod
+    return None
+
+
 def _bears_whole(
-    whole: Whole, pod: Outstanding, pace: DecodePace, *, now: float, tpot_s: float
+    whole: Whole,
+    pod: Outstanding,
+    pace: DecodePace,
+    *,
+    now: float,
+    tpot_s: float,
+    reserve: Load = NO_LOAD,
 ) -> bool:
-    streams, own = 1 + streams_at(pod, pace), 1 + pod.streams
-    tokens = pod.tokens + whole.prompt_tokens + whole.output_tokens
-    output_tokens = pod.output_tokens + whole.output_tokens
+    streams = 1 + streams_at(pod, pace) + reserve.streams
+    own = 1 + pod.streams + reserve.streams
+    tokens = pod.tokens + whole.prompt_tokens + whole.output_tokens + reserve.tokens
+    output_tokens = pod.output_tokens + whole.output_tokens + reserve.output_tokens
     kv_tokens = streams * held_tokens(tokens, output_tokens, streams=own)
     capacity = pace.kv_capacity_tokens
     if capacity is not None and kv_tokens > KV_SHARE * capacity:

@@ -1,8 +1,9 @@
-"""Which prefill pod a request goes to: decode pods of the same revision make its answer.
+"""The prefill pod for a request, whose revision has decode pods that can take the answer.
 
-In a rollout the first decode pod of a new revision has several prefill pods before it, or the last
-one of an old revision has. So each revision's decode pods are asked by themselves, and only prefill
-pods before those that bear one more are chosen from. So are decode pods that get a whole request.
+In a rollout, the first decode pod of a new revision can have several prefill pods before it. So can
+the last one of an old revision. So the router checks the decode pods of each revision separately.
+It chooses only among prefill pods whose decode pods can take one more. The same holds for decode
+pods that serve a whole request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,30 +12,30 @@ from typing import Protocol, TypeVar
 
 from tandem_routing.decode_admission import DecodePace, bears
 from tandem_routing.outstanding import Load, Outstanding
-from tandem_routing.pod_choice import Choosable, least_loaded
+from tandem_routing.prefix_placement import Computing, ToCompute, soonest
 
 
-class BeforeDecode(Choosable, Protocol):
-    """A prefill pod as the choice sees it."""
+class BeforeDecode(Computing, Protocol):
+    """A prefill pod as this choice sees it."""
 
     @property
     def revision(self) -> str:
-        """Return whose decode pods can pull its KV blocks."""
+        """Return the revision whose decode pods can pull its KV blocks."""
 
 
 class Coming(Protocol):
-    """What was let in and is at no decode pod yet."""
+    """Admitted requests that have not reached a decode pod yet."""
 
     def to(self, revision: str, /) -> Load:
-        """Return all that decode pods of `revision` may get."""
+        """Return the whole load that decode pods of `revision` may get."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What one more stream is held against.
+    """The conditions for one more stream.
 
     Attributes:
-        pace: how fast a decode pod is; `None`: it is not known, or nobody is held back.
+        pace: the speed of a decode pod; `None`: it is not known, or decode admission is off.
         late: whether the request is late already.
     """
 
@@ -52,24 +53,38 @@ def pair(
     prefill: Sequence[P],
     decode: Mapping[str, Sequence[Outstanding]],
     *,
+    prompt: ToCompute[P],
     coming: Coming,
     gate: Gate,
 ) -> P | None:
-    """Return the least loaded of `prefill` whose revision's decode pods bear `one` more.
+    """Return the best of the `prefill` pods whose revision's decode pods can take `one` more.
 
-    Among equals it is one before the decode pods with the fewest outstanding tokens. None where no
-    revision bears it. `decode` has the usable pods of each revision in `prefill`.
+    If any of these pods has a part of the prompt cached, it is the pod that would finish the prompt
+    first, else the least loaded one. Among equals, it is the one before the decode pods with the
+    fewest outstanding tokens, and then the one whose cache loses least. Return `None` if no
+    revision can take it. `decode` has the usable pods of each revision in `prefill`.
     """
     before = {pod.revision: decode[pod.revision] for pod in prefill}
     revisions = bearing(one, before, coming=coming, gate=gate)
-    if len(before) == 1:
-        return least_loaded(prefill) if revisions else None
-    tokens = {
-        revision: _tokens_per_pod(decode[revision], coming.to(revision)) for revision in revisions
-    }
+    borne = [pod for pod in prefill if pod.revision in revisions]
+    near = prompt.expected.near
+    if near and any(pod.name in near for pod in borne):
+        return soonest(borne, prompt, now=gate.now)
+    tokens = dict.fromkeys(revisions, 0.0)
+    if len(before) > 1:
+        tokens = {
+            revision: _tokens_per_pod(decode[revision], coming.to(revision))
+            for revision in revisions
+        }
     return min(
-        (pod for pod in prefill if pod.revision in revisions),
-        key=lambda pod: (pod.weight, pod.requests, tokens[pod.revision], pod.name),
+        borne,
+        key=lambda pod: (
+            pod.weight,
+            pod.requests,
+            tokens[pod.revision],
+            prompt.caches.loss(pod, prompt.tokens),
+            pod.name,
+        ),
         default=None,
     )
 
@@ -77,7 +92,7 @@ def pair(
 def bearing(
     one: Load, decode: Mapping[str, Sequence[Outstanding]], *, coming: Coming, gate: Gate
 ) -> set[str]:
-    """Return the revisions whose decode pods bear `one` more: all where there is no gate."""
+    """Return the revisions whose decode pods can take `one` more; all of them without a gate."""
     pace = gate.pace
     if pace is None:
         return set(decode)

@@ -1,7 +1,7 @@
-"""How a request's time to first token is shared: whoever waits first leaves the rest its part.
+"""The time limits of the phases of a request: each phase leaves time for the later ones.
 
-What is expected may be wrong, so it never takes more than half of what is left: a bad guess makes
-nobody wait for less than that.
+An expectation can be wrong. So a phase reserves at most half of the time that is left, and a
+request can always wait for the other half.
 """
 
 from enum import Enum, auto
@@ -9,12 +9,14 @@ from enum import Enum, auto
 from tandem_routing.deadline_queue import Expected
 
 _TIMES = 2.0
+# A start that has to fetch an image or weights once more takes longer than most.
+_WAKE_TIMES = 2.0
 # Where nothing is expected of a request yet, it needs some time all the same.
 _LEAST_SHARE = 0.05
 
 
 class Stage(Enum):
-    """What a request still has to go through: both legs, a decode pod alone, or the last leg."""
+    """The phases that a request still needs: both legs, a decode pod alone, or the last leg."""
 
     PREFILL = auto()
     WHOLE = auto()
@@ -22,7 +24,7 @@ class Stage(Enum):
 
 
 def to_first_token_s(expected: Expected, *, stage: Stage, prefill_leg_s: float | None) -> float:
-    """Return how long a first token is expected to take from a stage on.
+    """Return the expected time to a first token, from a stage on.
 
     `prefill_leg_s` is the usual time at a prefill pod; `None`: it is not known.
     """
@@ -34,11 +36,16 @@ def to_first_token_s(expected: Expected, *, stage: Stage, prefill_leg_s: float |
     return expected.rest_s + max(expected.service_s, prefill_leg_s or 0.0)
 
 
+def hold_for_wake_s(wake_s: float) -> float:
+    """Return how much longer a request may wait that arrived while the pool was at zero."""
+    return _WAKE_TIMES * wake_s
+
+
 def needed_s(expected_s: float, *, whole_s: float) -> float:
-    """Return the time to leave for what is expected to take `expected_s`, of `whole_s` in all."""
+    """Return the time to reserve for work that should take `expected_s`, of `whole_s` in all."""
     return max(_TIMES * expected_s, _LEAST_SHARE * whole_s)
 
 
 def begin_by_s(deadline_s: float, *, needed: float, now: float) -> float:
-    """Return until when to wait, so that what comes next has the time it needs."""
+    """Return the time until which a request can wait, so that the next phase has enough time."""
     return deadline_s - min(needed, 0.5 * max(0.0, deadline_s - now))

@@ -1,6 +1,7 @@
-"""What happened to one request, in the words of the SLO: TTFT and its parts, TPOT, outcome, blame.
+"""The verdict on one request: TTFT and its parts, TPOT, outcome, blame.
 
-Pure: times come in (monotonic seconds), a verdict goes out. The parts always sum to TTFT.
+The code is pure: times (monotonic seconds) come in, and a verdict comes out. The parts always sum
+to TTFT.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ class LatencyBounds(Protocol):
 
 
 class Cause(StrEnum):
-    """What a violation is blamed on; the first five are the parts of TTFT."""
+    """The causes of violations; the first five, and `wake`, are the parts of TTFT."""
 
     ROUTER_QUEUE = "router_queue"
     ENGINE_QUEUE = "engine_queue"
@@ -30,6 +31,8 @@ class Cause(StrEnum):
     DECODE_ADMISSION = "decode_admission"
     DECODE_STEP = "decode_step"
     ERROR = "error"
+    WAKE = "wake"
+    """The pool was at zero, so no number of replicas could have prevented the wait."""
 
 
 class Ending(StrEnum):
@@ -58,15 +61,16 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Timeline:
-    """The moments of one request; `None` until they come.
+    """The times of one request; `None` until they come.
 
     Attributes:
         received_s: the router had the whole request.
         dispatched_s: it left the router's queue.
         prefill_ended_s: the last prefill try ended, well or not; `None` without one.
         held_s: the part of its wait during which no decode pod was usable.
+        wake_s: the part of its wait during which the pool woke; none of `held_s`.
         first_token_s, last_token_s: sent to the client (seen, for an answer not streamed), less
-            the time for which it took nothing.
+            the time in which the client read nothing.
         service_s: S(u) as known when the prefill ended; `None` while unknown.
         transfer_s: mean KV transfer time, `None` while unknown or without transfer.
     """
@@ -76,6 +80,7 @@ class Timeline:
     prefill_started: bool = False
     prefill_ended_s: float | None = None
     held_s: float = 0.0
+    wake_s: float = 0.0
     first_token_s: float | None = None
     last_token_s: float | None = None
     service_s: float | None = None
@@ -84,7 +89,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The truth about one finished request; `None` where it never got so far.
+    """The measured result of one ended request; `None` for a phase that it did not reach.
 
     Attributes:
         queued_s: how long it waited in the router.
@@ -102,15 +107,17 @@ class Verdict:
 
 
 def ttft_parts(timeline: Timeline, *, until_s: float) -> dict[Cause, float]:
-    """Return the parts of the time from receipt to `until_s`; they sum to it.
+    """Return the parts of the time from receipt to `until_s`; they sum to this time.
 
-    A wait for any decode pod to exist is decode admission, though it passes in the router: no
-    prefill pod could shorten it. A decode-only request prefills inside its decode leg, so S(u) of
-    that leg is prefill there.
+    A wait until any decode pod exists is decode admission, although the request waits in the
+    router: no prefill pod could shorten it. A decode-only request has its prefill inside its decode
+    leg, so S(u) of that leg is its part `prefill`. Only a request that waited for a pool at zero
+    has the part `wake`.
     """
     queue_end = until_s if timeline.dispatched_s is None else timeline.dispatched_s
     waited = queue_end - timeline.received_s
-    held = min(timeline.held_s, waited)
+    wake = min(timeline.wake_s, waited)
+    held = min(timeline.held_s, waited - wake)
     decode_start = queue_end
     leg = 0.0
     if timeline.prefill_started:
@@ -123,8 +130,10 @@ def ttft_parts(timeline: Timeline, *, until_s: float) -> dict[Cause, float]:
         prefill = 0.0 if timeline.service_s is None else min(decode, timeline.service_s)
         leg, decode = prefill, decode - prefill
     transfer = min(timeline.transfer_s or 0.0, decode)
-    return {
-        Cause.ROUTER_QUEUE: waited - held,
+    # It comes first: a request that was refused at once has waited for no time at all.
+    woken = {Cause.WAKE: wake} if timeline.wake_s > 0.0 else {}
+    return woken | {
+        Cause.ROUTER_QUEUE: waited - wake - held,
         Cause.ENGINE_QUEUE: leg - prefill,
         Cause.PREFILL: prefill,
         Cause.TRANSFER: transfer,
@@ -187,12 +196,12 @@ def _outcome(ending: Ending, *, late_ttft: bool, late_tpot: bool) -> Outcome:
 
 
 def blame(verdict: Verdict, ending: Ending, *, usual: Mapping[Cause, float]) -> Cause | None:
-    """Return the one cause of a violation, `None` where there is none.
+    """Return the one cause of a violation; `None` if there is none.
 
-    A late first token is blamed on the part that outgrew its allowance by most. The allowance is
-    the `usual` value of good requests of like length, so a long prefill that was always there is
-    not what made it late; where even the usual parts exceed the bound (it was tightened), they
-    are scaled down to it, and the largest part is to blame.
+    A late first token is blamed on the part that exceeds its allowance by most. The allowance is
+    the `usual` value of good requests of similar length, so a prefill that is always long is not
+    the cause. If the usual parts together exceed the bound (because it was tightened), they are
+    scaled down to it, and the largest excess is the cause.
     """
     if verdict.outcome in (Outcome.GOOD, Outcome.GONE, Outcome.REFUSED):
         return None

@@ -13,7 +13,7 @@ from tandem_operator.metrics import series
 
 
 def scaled(made: Dashboard) -> Dashboard:
-    """How many replicas there are, for which load, and why."""
+    """Add the panels of the replicas: how many, for which load, and why."""
     return _decisions(_demand(_fleets(made)))
 
 
@@ -158,6 +158,25 @@ def _decisions(made: Dashboard) -> Dashboard:
                 "A limit of the spec or of a quota that forbids replicas which the load needs.",
                 Query(shown(series.LIMIT_HIT, "role", "limit"), "{{role}}: {{limit}}"),
                 words={1: ("holds", panels.ORANGE)},
+            )
+        )
+        .with_panel(
+            states(
+                "Sleep",
+                "Whether the pool is awake, at zero or waking. Only pools with"
+                " scaling.scaleToZeroAfter have a state.",
+                Query(shown(series.REST, "state"), "{{state}}"),
+                words={1: ("now", "blue")},
+            )
+        )
+        .with_panel(
+            lines(
+                "Latest wake",
+                "Time of the latest wake from zero by part, and how many there were.",
+                Query(shown(series.WAKE_SECONDS, "part"), "{{part}}"),
+                Query(shown(series.WAKES), "wakes"),
+                unit=Unit.SECONDS,
+                stepped=True,
             )
         )
         .with_panel(

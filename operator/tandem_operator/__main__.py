@@ -19,6 +19,7 @@ from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
 from tandem_operator.kube.named_values import NamespaceValues
 from tandem_operator.loop import PoolKey, PoolLoop
 from tandem_operator.metrics.collect import Collector
+from tandem_operator.metrics.doorbells import Doorbells
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.prometheus_access import PrometheusAccess
 from tandem_operator.metrics.sessions import pods_session, servers_session
@@ -36,7 +37,7 @@ CRD_RETRY_S = 5.0
 
 
 async def run(options: OperatorOptions) -> int:
-    """Run until asked to stop; returns the exit code."""
+    """Run until asked to stop; return the exit code."""
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
@@ -81,7 +82,7 @@ async def run(options: OperatorOptions) -> int:
 async def act(
     kube: Kube, options: OperatorOptions, health: ProbeHealth, exported: Exported
 ) -> None:
-    """Watch, queue and make passes; returns only by cancellation or a fault."""
+    """Watch, queue and make passes; return only by cancellation or a fault."""
     loop = asyncio.get_running_loop()
     await _wait_for_crd(kube, options, health)
     async with (
@@ -96,6 +97,11 @@ async def act(
             guarded_session=guarded_session,
         )
         collector = Collector(pods, servers=servers)
+
+        def rung(key: PoolKey) -> None:
+            queue.add(key)
+
+        doorbells: Doorbells[PoolKey] = Doorbells(pods, ring=rung)
         pools = PoolLoop(
             kube,
             collector,
@@ -104,6 +110,7 @@ async def act(
             instance=options.identity,
             now=time.time,
             clock=time.monotonic,
+            listen=doorbells.listen,
         )
 
         def done(result: str, seconds: float) -> None:
@@ -138,12 +145,13 @@ async def act(
         finally:
             del health.live["queue"], health.live["watch"]
             await watch.stop()
+            await doorbells.close()
 
 
 async def _wait_for_crd(kube: Kube, options: OperatorOptions, health: ProbeHealth) -> None:
     """Wait until pools can be listed; without its CRD the operator is not ready.
 
-    One of its namespaces is enough: another one may be gone, and its rights with it.
+    One of its namespaces is enough: another may be deleted, together with its rights.
     """
     fault = "not asked yet"
     health.ready["pools"] = lambda: fault
@@ -162,7 +170,7 @@ async def _wait_for_crd(kube: Kube, options: OperatorOptions, health: ProbeHealt
 
 
 async def _resync(kube: Kube, options: OperatorOptions, queue: KeyedQueue[PoolKey]) -> None:
-    """Look at every pool from time to time, should a watch have missed one."""
+    """Add every pool from time to time, in case a watch missed one."""
     while True:
         for place in options.places:
             try:
@@ -179,7 +187,7 @@ async def _keep(lease: Lease) -> None:
     except LeaseLostError as error:
         log.critical("lease lost", extra={"why": str(error)})
         logging.shutdown()
-        # At once: nothing that is under way may end as if this process still led.
+        # At once: no work in progress may end as if this process still led.
         os._exit(EXIT_LEASE_LOST)
 
 
@@ -188,13 +196,13 @@ def _overdue(age_s: float) -> str | None:
 
 
 def _call(loop: asyncio.AbstractEventLoop, action: Callable[..., None], *arguments: object) -> None:
-    """Call from another thread; a loop that is closing needs no more calls."""
+    """Call a function of the loop from another thread; a closing loop needs no more calls."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(action, *arguments)
 
 
 async def _until(stop: asyncio.Event, *work: Coroutine[None, None, None]) -> bool:
-    """Whether `stop` came before any of `work` ended; a failure of work is raised."""
+    """Return whether `stop` came before any of `work` ended; a failure of work is raised."""
     waiting = asyncio.create_task(stop.wait())
     tasks = [asyncio.create_task(each) for each in work]
     try:
@@ -209,16 +217,16 @@ async def _until(stop: asyncio.Event, *work: Coroutine[None, None, None]) -> boo
 
 
 def configure_logging() -> None:
-    """One JSON object a line, on standard error."""
+    """Log one JSON object a line, to standard error."""
     logs.configure(os.environ.get("TANDEM_LOG_LEVEL", "INFO"))
-    # kopf tells of every event it hands over; its warnings are what matters.
+    # kopf logs every event that it passes on; only its warnings matter.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     # It warns of the signals that this module handles.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def main() -> None:
-    """Entry point of `tandem-operator`."""
+    """Run `tandem-operator`."""
     os.environ["TZ"] = "UTC"
     time.tzset()
     options = options_from(None)

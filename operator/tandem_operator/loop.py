@@ -1,11 +1,11 @@
-"""One pass over one pool: read everything, plan purely, write what the plan says, tell.
+"""One pass over one pool: read everything, plan purely, write the plan, report.
 
-Everything that a decision rests on is read in the same pass. If the API server does not answer, the
-pass fails, nothing is written, and the queue tries again: no write is no change.
+A pass reads all input of its decision itself. If the API server does not answer, the pass fails,
+nothing is written, and the queue tries again: no write is no change.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -38,16 +38,17 @@ from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.scrape_targets import targets_of
 from tandem_operator.metrics.shown_pool import shown_pool
+from tandem_operator.metrics.source import RouterTarget
 from tandem_operator.workloads.builders.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.observed.rivals import Rivals
 from tandem_operator.workloads.observed.troubles import pod_trouble
+from tandem_operator.workloads.pass_basis import parsed_pool
 from tandem_operator.workloads.pass_plan import (
     EventType,
     PassPlan,
     WriteOutcome,
     conclude,
-    parsed_pool,
     plan,
 )
 from tandem_operator.workloads.pool_names import PoolName, key_of
@@ -57,14 +58,14 @@ from tandem_operator.workloads.world import Installation, World
 log = logging.getLogger(__name__)
 
 DELETED_POOL_REMAINS_S = 2.0
-"""How soon to look again while the garbage collector works on a pool of the same name."""
+"""Time until the next look while a deleted pool of the same name is still being collected."""
 OTHER_OPERATOR_S = 10.0
-"""How soon to look again whether the operator that runs a pool is still there."""
+"""Time until the next look at whether the operator that runs a pool still exists."""
 CLAIMED_MEANWHILE_S = 1.0
 
 
 class PoolKey(NamedTuple):
-    """Which pool."""
+    """The namespace and name of one pool."""
 
     namespace: str
     name: str
@@ -72,7 +73,7 @@ class PoolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The API server did not take a pool's memory."""
+    """A refusal of a pool's memory by the API server."""
 
     at_s: float
     why: str
@@ -80,14 +81,14 @@ class _Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What this process remembers of a pool between passes."""
+    """The memory of this process about a pool between passes."""
 
     uid: str
     memory: Any
     refusal: _Refusal | None = None
-    """Of the memory, until it is taken."""
+    """The refusal of the memory, until it is accepted."""
     replicas: Mapping[str, int] = field(default_factory=dict)
-    """What the last pass wrote, by component; absent where it left them to somebody else."""
+    """Counts that the last pass wrote, by component; absent if another manager sets them."""
     problems: tuple[str, ...] = ()
     metrics_source: MetricsSource = MetricsSource.DIRECT
     rivals: Rivals = field(default_factory=Rivals)
@@ -96,7 +97,7 @@ class _Known:
 
 
 class PoolLoop:
-    """Makes passes; holds nothing that a restarted process could not read again."""
+    """The maker of passes; it holds only state that a restarted process could read again."""
 
     def __init__(
         self,
@@ -108,8 +109,10 @@ class PoolLoop:
         instance: str,
         now: Callable[[], float],
         clock: Callable[[], float],
+        listen: Callable[["PoolKey", Iterable[RouterTarget]], None] = lambda _key, _routers: None,
     ) -> None:
         self._kube = kube
+        self._listen = listen
         self._collector = collector
         self._installation = installation
         self._exported = exported
@@ -129,14 +132,15 @@ class PoolLoop:
         self._known: dict[PoolKey, _Known] = {}
 
     def children_changed(self, key: PoolKey) -> None:
-        """A watch saw one of the pool's children change."""
+        """Note that a watch saw one of the pool's children change."""
         self._children.invalidate(namespace=key.namespace, pool=key.name)
 
     async def work(self, key: PoolKey) -> float | None:
-        """One pass; returns seconds until the next, `None` if the pool is gone."""
+        """Make one pass; return the seconds until the next, `None` if the pool is gone."""
         pool = await self._kube.get(POOL, namespace=key.namespace, name=key.name)
         if pool is None or "deletionTimestamp" in pool["metadata"]:
-            # Its children go by their ownerReferences, with or without an operator.
+            # The garbage collector deletes its children by ownerReferences, with or without an
+            # operator.
             self._forget(key)
             self._run_by.pop(key, None)
             return None
@@ -161,11 +165,11 @@ class PoolLoop:
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool, spec))
         resource = None if spec is None else spec.engine.gpu_resource
         gpus = None if resource is None else await self._sharing.gpus(key.namespace, resource)
-        world, collected = await self._observe(pool, known, spec)
+        world, collected, routers = await self._observe(pool, known, spec)
         world = await self._owners.met(
             world, spec, rivals=known.rivals, written=known.replicas, now_s=self._now()
         )
-        # No other pass may come between what is read of the claims here and this pool's own.
+        # No other pass may come between the reading of the claims and this pool's own claim.
         quota = self._sharing.quota(*key, gpus=gpus)
         world = replace(world, parsed=parsed, quota=quota)
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
@@ -178,9 +182,10 @@ class PoolLoop:
         except PreviousPoolRemainsError as error:
             log.info("waiting", extra={**where, "why": str(error)})
             return DELETED_POOL_REMAINS_S
-        refusal = await self._store(planned, outcome, _name_of(pool), before=known.refusal)
+        refusal = await self._store(planned, outcome, PoolName.of(pool), before=known.refusal)
         outcome = replace(outcome, unstored=None if refusal is None else refusal.why)
         concluded = conclude(planned, outcome, world=world, now_s=self._now())
+        self._listen(key, routers if concluded.asleep else ())
         self._known[key] = replace(
             known,
             memory=concluded.memory,
@@ -198,7 +203,7 @@ class PoolLoop:
         return concluded.requeue_after_s
 
     async def _leave_to(self, other: str, key: PoolKey, pool: Object) -> None:
-        """Write nothing of a pool that another operator runs, and say so once."""
+        """Write nothing of a pool that another operator runs, and log that once."""
         self._forget(key)
         if self._run_by.get(key) == other:
             return
@@ -218,8 +223,8 @@ class PoolLoop:
 
     async def _observe(
         self, pool: Object, known: _Known, spec: PoolSpec | None
-    ) -> tuple[World, Collected]:
-        name = _name_of(pool)
+    ) -> tuple[World, Collected, tuple[RouterTarget, ...]]:
+        name = PoolName.of(pool)
         children = await self._children.read(
             namespace=name.namespace,
             pool=name.name,
@@ -229,7 +234,7 @@ class PoolLoop:
         pods = await self._pods.read(namespace=name.namespace, pool=name.name, children=children)
         now_s = self._now()
         targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=now_s)
-        # A spec that cannot be read otherwise still has its pods measured.
+        # If a spec cannot be read otherwise, its pods are still measured.
         metrics = Metrics() if spec is None else spec.metrics
         collected = await self._collector.collect(targets, metrics, now_s=now_s)
         installation = replace(
@@ -254,11 +259,11 @@ class PoolLoop:
             memory_refused_s=None if known.refusal is None else known.refusal.at_s,
             cordoned=await self._cordons.names(),
         )
-        return world, collected
+        return world, collected, targets.routers
 
     async def _execute(self, planned: PassPlan, world: World, known: _Known) -> WriteOutcome:
         observed = {key_of(child): child for child in world.children}
-        name = _name_of(world.pool)
+        name = PoolName.of(world.pool)
         if planned.memory_object is not None and key_of(planned.memory_object) not in observed:
             taken_name = await self._writer.stranger(
                 planned.memory_object, observed, pool_uid=name.uid
@@ -283,7 +288,8 @@ class PoolLoop:
             self._count(counted)
             for each in counted.taken:
                 component = each.child[1].removeprefix(f"{name.name}-")
-                # Who had the count before its PoolRole first asked for one lost nothing.
+                # Until its PoolRole asks for the first time, the former owner of the count loses
+                # nothing.
                 first_asked = component in world.asked and component not in known.replicas
                 if not first_asked or known.rivals.about(component):
                     known.rivals.taken(component, each.conflicts[0].manager, now_s=self._now())
@@ -304,7 +310,7 @@ class PoolLoop:
     async def _store(
         self, planned: PassPlan, outcome: WriteOutcome, name: PoolName, *, before: _Refusal | None
     ) -> _Refusal | None:
-        """Store the memory if it is due; whoever refuses it does not keep the pass from its end."""
+        """Store the memory if it is due; a refusal does not stop the pass."""
         if planned.memory_object is None or outcome.refused or outcome.blocked:
             return before
         try:
@@ -368,6 +374,7 @@ class PoolLoop:
 
     def _forget(self, key: PoolKey) -> None:
         self._sharing.note(*key, claim=None)
+        self._listen(key, ())
         known = self._known.pop(key, None)
         if known is None:
             return
@@ -386,10 +393,5 @@ def _counts(planned: PassPlan) -> tuple[int, ...]:
 
 
 def _about(name: PoolName) -> dict[str, str]:
-    """Fields of a log line about a pool."""
+    """Return the fields of a log line about a pool."""
     return {"namespace": name.namespace, "pool": name.name}
-
-
-def _name_of(pool: Mapping[str, Any]) -> PoolName:
-    metadata = pool["metadata"]
-    return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])

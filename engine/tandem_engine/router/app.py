@@ -1,4 +1,4 @@
-"""Puts the router's parts together and runs them until they are told to stop."""
+"""Builds the router from its parts and runs it until a stop is requested."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +28,39 @@ from tandem_engine.router.http.client_port import ClientServer
 from tandem_engine.router.http.connections import listen
 from tandem_engine.router.http.internal_port import InternalServer
 from tandem_engine.router.openai.prefixes import PrefixMarks
+from tandem_engine.router.peers.computed import COMPUTED_PATH, Computed, News, tell
 from tandem_engine.router.peers.hearing import Hearing
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
 from tandem_engine.router.pods.fleet import EnginePods
+from tandem_engine.router.pods.pod import Role
 from tandem_engine.router.probing.polls import DecodeReads
 from tandem_engine.router.probing.probes import Probes
+from tandem_engine.router.scheduling.caches import PrefillCaches
 from tandem_engine.router.scheduling.request_queue import RequestQueue
 from tandem_engine.router.settings_in_force import SettingsHolder
+from tandem_routing.prefix_index import Prefix
 
 logger = logging.getLogger(__name__)
 
 ACCEPT_SHARE = 0.5
-"""New requests are served for so much of a drain at most: the rest is theirs to finish in."""
+"""The largest share of a drain in which new requests are served: they finish in the rest."""
 LAST_READ_S = 12.0
-"""Two ticks of the operator, and some."""
+"""A little more than two ticks of the operator."""
 SLIPPED_IN_S = 0.05
-"""What a connection taken in the last moment needs to bring its request."""
+"""Time for a connection that was accepted last to send its request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterOptions:
-    """How one router process is started.
+    """The start options of one router process.
 
     Attributes:
         host: the address to listen on; `None`: all of the pod, of IPv4 and IPv6.
-        drain_quiet_s: how long nobody must have come, after the order to stop, before the port
-            closes: load balancers take notice when they can.
-        drain_timeout_s: after which streams that still run are ended.
-        engine_key: what engines ask for, if they do.
+        drain_quiet_s: time without a new request, after the stop signal, before the port closes:
+            load balancers learn of the drain late.
+        drain_timeout_s: time after which running streams are ended.
+        engine_key: the key of the engines, if they need one.
     """
 
     name: str = "router"
@@ -74,13 +79,18 @@ class Router:
 
     def __init__(self, options: RouterOptions) -> None:
         self._options = options
-        clock = asyncio.get_running_loop().time
+        # Its epoch is the loop's, whose own time has whole milliseconds and stands still in a turn.
+        clock = time.monotonic
         self.settings = SettingsHolder()
         self.fleet = EnginePods(clock)
-        self.waiting = RequestQueue(fleet=self.fleet, settings=self.settings, clock=clock)
+        pool_key = options.engine_key or None
+        self._news = News()
+        caches = PrefillCaches(tell=self._note if pool_key else None)
+        self.waiting = RequestQueue(
+            fleet=self.fleet, settings=self.settings, clock=clock, caches=caches
+        )
         self.learned = LearnedByRouter()
         self._upstream = Upstream(key=options.engine_key)
-        pool_key = options.engine_key or None
         self.killers = Killers(clock, pool_key=pool_key)
         self.peers = Peers(
             killers=self.killers, pool_key=pool_key, own_name=options.name, clock=clock
@@ -106,6 +116,7 @@ class Router:
             queued=lambda: self.waiting.requests,
             held=lambda: self.waiting.requests if self.waiting.held else 0,
             generation=self._generation,
+            marks=lambda: self.waiting.caches.marks,
             busy_share=busy.share,
         )
         self.clients = ClientServer(
@@ -131,8 +142,11 @@ class Router:
             waiting=self.waiting,
             accounts=self.accounts,
             busy=busy,
-            hearing=Hearing(killers=self.killers, pool_key=pool_key, clock=clock),
+            hearing=Hearing(
+                killers=self.killers, computed=self._hear, pool_key=pool_key, clock=clock
+            ),
             inside=self.clients.inside,
+            settings=self.settings,
         )
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -154,6 +168,8 @@ class Router:
         probes = Probes(fleet=self.fleet, upstream=self._upstream, settings=self.settings)
         self.background(probes.run())
         self.background(probes.look())
+        tell_all = partial(self.peers.tell_once, COMPUTED_PATH)
+        self.background(tell(self._news, tell_all, asyncio.sleep))
         self.background(
             DecodeReads(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
         )
@@ -162,12 +178,12 @@ class Router:
         logger.info("router started", extra={**ports, "event_loop": event_loop})
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` beside the servers; its failure ends the process."""
+        """Run `work` beside the servers; if it fails, the process ends."""
         task = asyncio.create_task(work)
         self._tasks.append(task)
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, or until a background task fails, which is raised."""
+        """Serve until `stop` is set, or raise the error of a background task that fails."""
         waiter = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait([waiter, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
         waiter.cancel()
@@ -175,7 +191,7 @@ class Router:
             task.result()
 
     async def drain(self) -> None:
-        """Serve whoever still comes, let running requests finish within the bound, end the rest."""
+        """Serve late requests, let running ones finish within the time limit, and end the rest."""
         loop, options = asyncio.get_running_loop(), self._options
         began_s = loop.time()
         deadline_s = began_s + options.drain_timeout_s
@@ -194,7 +210,7 @@ class Router:
             clients.close()
             clients.stop_requests()
             await clients.drained()
-        # Who came since the last look, and how they fared, would be lost with this process.
+        # Arrivals and results since the last read would be lost with this process.
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(deadline_s, loop.time() + LAST_READ_S)):
                 await self._internal.last_read()
@@ -202,7 +218,7 @@ class Router:
         await self._shut(deadline_s)
 
     async def _shut(self, deadline_s: float) -> None:
-        """Close the port; who slipped in meanwhile is served first."""
+        """Close the port, and serve requests that came meanwhile."""
         for site in tuple(self._runners[0].sites):
             await site.stop()
         await asyncio.sleep(SLIPPED_IN_S)
@@ -215,6 +231,7 @@ class Router:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.accounts.ring()
         for runner in self._runners:
             await runner.cleanup()
         self.clients.stop_reading()
@@ -223,6 +240,18 @@ class Router:
         await self._traces.close()
         if self._record is not None:
             self._record.close()
+
+    def _note(self, pod: str, prefix: Prefix) -> None:
+        """Send the other routers a prompt that a prefill pod computed, if there are any."""
+        if self.peers.names:
+            self._news.add(pod, prefix)
+
+    def _hear(self, prompts: list[Computed]) -> None:
+        """Record prompts that prefill pods computed for other routers."""
+        for each in prompts:
+            pod = self.fleet.find(each.pod)
+            if pod is not None and pod.endpoint.role is Role.PREFILL:
+                self.waiting.caches.heard(pod, each.prefix)
 
     def _in_force(self) -> RouterSettings | None:
         return self.settings.current

@@ -27,13 +27,16 @@ from tandem_operator.api.v1alpha1.router import (
     DecodeAdmission,
     Limits,
     PrefillOverflow,
+    PrefillPodChoice,
     RequestLog,
     Router,
     Timeouts,
 )
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Scaling, ScalingMode
-from tandem_operator.api.v1alpha1.slo import Slo, SloBounds
+from tandem_operator.api.v1alpha1.schedule import Schedule
+from tandem_operator.api.v1alpha1.slo import Service, Slo, SloBounds, SloClass
 from tandem_operator.api.v1alpha1.status import (
+    ClassStatus,
     Condition,
     ConditionType,
     CostStatus,
@@ -44,10 +47,14 @@ from tandem_operator.api.v1alpha1.status import (
     PoolStatus,
     RoleStatus,
     RouterStatus,
+    ScheduleStatus,
+    SleepStatus,
     SloStatus,
     Step,
+    WakeStatus,
     parse_status,
 )
+from tandem_operator.api.v1alpha1.tenants import NamedTenant, OtherTenants, Tenants
 from tandem_operator.api.values import (
     duration_s,
     format_duration,
@@ -68,6 +75,7 @@ __all__ = [
     "ROLE_PLURAL",
     "VERSION",
     "Backend",
+    "ClassStatus",
     "Condition",
     "ConditionType",
     "Cost",
@@ -90,6 +98,8 @@ __all__ = [
     "Model",
     "ModelCache",
     "ModelSource",
+    "NamedTenant",
+    "OtherTenants",
     "Placement",
     "PodTemplate",
     "PoolMetadata",
@@ -97,6 +107,7 @@ __all__ = [
     "PoolSpec",
     "PoolStatus",
     "PrefillOverflow",
+    "PrefillPodChoice",
     "Preset",
     "RequestLog",
     "Resources",
@@ -106,11 +117,18 @@ __all__ = [
     "RouterStatus",
     "Scaling",
     "ScalingMode",
+    "Schedule",
+    "ScheduleStatus",
+    "Service",
+    "SleepStatus",
     "Slo",
     "SloBounds",
+    "SloClass",
     "SloStatus",
     "Step",
+    "Tenants",
     "Timeouts",
+    "WakeStatus",
     "duration_s",
     "format_duration",
     "format_rate",

@@ -1,5 +1,7 @@
 """The CustomResourceDefinitions, made from the models."""
 
+import json
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +16,8 @@ from tandem_operator.api.v1alpha1.status import PoolStatus
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
 _AVAILABLE = '.status.conditions[?(@.type=="Available")]'
+# Characters of a schema that is short.
+_ONE_LINE = 300
 _Column = tuple[str, str, str, int]
 _COLUMNS: tuple[_Column, ...] = (
     ("MODEL", ".spec.model.name", "Name that clients ask for", 0),
@@ -131,11 +135,17 @@ def _definition(
     }
 
 
-class _WithoutAliases(yaml.SafeDumper):
-    """The same rule in two places is written twice, as people expect of a CRD."""
+class _Definition(yaml.SafeDumper):
+    """Writes a short schema on one line, and the same rule in two places twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> Any:
+        node = super().represent_mapping(tag, mapping, flow_style)
+        if len(json.dumps(mapping)) <= _ONE_LINE:
+            node.flow_style = True
+        return node
 
 
 def definitions() -> Mapping[str, str]:
@@ -147,10 +157,12 @@ def definitions() -> Mapping[str, str]:
 def _rendered(definition: Mapping[str, Any]) -> str:
     text = yaml.dump(
         definition,
-        Dumper=_WithoutAliases,
+        Dumper=_Definition,
         sort_keys=False,
-        width=100,
+        width=sys.maxsize,
         allow_unicode=True,
+        # Indents were a fifth of the file.
+        default_flow_style=None,
     )
     return "# Made by `make crds` from operator/tandem_operator/api; edit the models.\n" + text
 

@@ -1,4 +1,4 @@
-"""All commands, with what their help says."""
+"""All commands, with their help texts."""
 
 import errno
 import inspect
@@ -91,7 +91,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 profile = typer.Typer(
-    help="How fast a pool's engines are, as files that --profile takes.", no_args_is_help=True
+    help="The speed of a pool's engines, as files for --profile.", no_args_is_help=True
 )
 
 
@@ -138,7 +138,7 @@ def run() -> None:
         try:
             app(prog_name=name)
         finally:
-            # Python's own flush at the end would tell a full disk in its own words.
+            # Python's own flush at exit would report a full disk in other words.
             if sys.stdout is not None:
                 sys.stdout.flush()
     except OSError as error:

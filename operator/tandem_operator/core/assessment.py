@@ -1,4 +1,4 @@
-"""The first steps of a decision: what is seen, what it teaches, what will come, what that needs."""
+"""The first steps of a decision: observe, learn, forecast, and find the demand."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from tandem_operator.core.learn.measurements import LearnedEngines, learn
 from tandem_operator.core.learn.output_lengths import Outputs, output_lengths
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
-from tandem_operator.core.observe.arrivals import Arrivals, Outcomes, merge, outcomes
+from tandem_operator.core.observe.arrivals import WAKE, Arrivals, Outcomes, merge, outcomes
 from tandem_operator.core.observe.freshness import Freshness, freshness, usable
 from tandem_operator.core.observe.role_pods import RolePods, Starts, fleet
 from tandem_operator.core.role import Role
@@ -33,12 +33,12 @@ TICK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What of an observation may be used, and how old the last look is.
+    """The usable part of an observation, and the age of the last look.
 
     Attributes:
-        observation: without samples that cannot be.
+        observation: without impossible samples.
         step_s: time since the last look, 0 at the first.
-        lead_s: how long a pod takes from a decision until it serves, by role.
+        lead_s: time from a decision until a new pod serves, by role.
         minute: requests that ended in the last minute.
     """
 
@@ -54,14 +54,24 @@ class Observed:
 
     @property
     def ready(self) -> dict[Role, int]:
-        """Pods that serve, by role."""
+        """Return the pods that serve, by role."""
         return {role: len(each.ready) for role, each in self.fleets.items()}
+
+    def slowest_lead_s(self, *, tuning: Tuning = TUNING) -> float:
+        """Return the time from a decision until nearly all new pods of both roles serve.
+
+        One tick is the wait for the next decision. A second one is for what no start contains:
+        writes of the count, and Kubernetes' own delay until it makes the pods.
+        """
+        share, unmeasured_s = tuning.guard.schedule_start_share, tuning.observe.unmeasured_start_s
+        slowest_s = max(self.starts.quantile_s(role, share) or unmeasured_s for role in Role)
+        return 2 * TICK_S + tuning.guard.schedule_start_ratio * slowest_s
 
 
 def observe(
     observation: Observation, memory: Memory, now_s: float, *, tuning: Tuning = TUNING
 ) -> Observed:
-    """Drop what cannot be, and put together what several routers and pods report."""
+    """Drop impossible samples, and combine the reports of several routers and pods."""
     valid = usable(observation, now_s, tuning=tuning)
     starts = memory.starts.learn(valid.pods, last_look_s=memory.at_s, tuning=tuning)
     since_s = 0.0 if memory.at_s is None else now_s - memory.at_s
@@ -82,7 +92,7 @@ def observe(
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What engines and requests are like.
+    """The learned models of engines and requests.
 
     Attributes:
         models: those of the revision that decodes now.
@@ -97,7 +107,7 @@ class Taught:
 
 
 def study(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Taught:
-    """Learn from what was timed, and from violations that the models did not expect."""
+    """Learn from measured times, and from violations that the models did not expect."""
     observation = seen.observation
     learned = learn(memory.learned, observation, max_num_seqs=spec.max_num_seqs, tuning=tuning)
     latency = observation.latency
@@ -131,7 +141,7 @@ def study(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TU
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What will come within `lead_s` and a minute more; `expected` is `None` while unknown."""
+    """The forecast for `lead_s` and a minute more; `expected` is `None` while unknown."""
 
     lead_s: float
     expected: Forecast | None
@@ -155,12 +165,12 @@ def foresee(seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Ahead
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What the requests of now need.
+    """The demand of the present requests.
 
     Attributes:
         situation: `None` while too little is known.
-        overhead_s: the part of TTFT that no prefill replica changes, once it was measured.
-        correction: with what the models expect of now.
+        overhead_s: the part of TTFT that prefill replicas cannot change, once it was measured.
+        correction: with the late shares that the models expect now.
     """
 
     situation: Situation | None
@@ -179,12 +189,12 @@ def size(
     *,
     tuning: Tuning = TUNING,
 ) -> Sized:
-    """Put the models and the arrivals together into each role's demand."""
+    """Combine the models and the arrivals into the demand of each role."""
     observation, models, correction = seen.observation, taught.models, taught.correction
     overhead_s = memory.overhead_s
     if overhead_s is None:
         overhead_s = first_overhead_s(models, observation.engines, tuning=tuning)
-    # Before steps were timed nothing that was served has been transferred: it is guessed anew.
+    # Before any step was timed, no served request was transferred: the overhead is guessed again.
     lasting = memory.overhead_s is not None or models.step.line.measured
     situation = insured(
         spec.insurance,
@@ -212,7 +222,8 @@ def size(
                 observation.latency,
                 rate_rps=rate_rps,
                 ready=ready,
-                settled=len(taught.settled) == len(Role),
+                settled=len(taught.settled) == len(Role)
+                and not (spec.may_sleep and _woke_lately(seen, tuning=tuning)),
                 slo_ttft_s=spec.slo.ttft_s,
                 tuning=tuning,
             )
@@ -233,9 +244,15 @@ def size(
     )
 
 
+def _woke_lately(seen: Observed, *, tuning: Tuning = TUNING) -> bool:
+    """Return whether the present latencies may include waits for a pool at zero."""
+    window_s = tuning.learn.longer_ended_s
+    return WAKE in outcomes(seen.observation.routers, window_s=window_s).blame
+
+
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Everything that is known before anything is wanted."""
+    """The results of the first steps, before any count is chosen."""
 
     seen: Observed
     taught: Taught

@@ -6,6 +6,8 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.quota.share import Quota
+from tandem_operator.core.role import Role
+from tandem_operator.core.schedules import called
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
@@ -19,17 +21,25 @@ def decide(
     quota: Quota | None = None,
     tuning: Tuning = TUNING,
 ) -> tuple[Decision, Memory]:
-    """The replica counts of one pool at `now_s`, why, and what to remember for the next tick.
+    """Return the replica counts of one pool at `now_s` with reasons, and the next memory.
 
-    `quota` is what the pool shares with others, where it shares anything. `tuning` holds the
-    numbers that decide.
+    `quota` is the quota that the pool shares with others, if there is one. `tuning` holds the
+    numbers that change decisions.
     """
     seen = observe(observation, memory, now_s, tuning=tuning)
+    hours = called(
+        spec,
+        asked={role: seen.fleets[role].asked or 0 for role in Role},
+        lead_s=seen.slowest_lead_s(tuning=tuning),
+        early_s=memory.early_s,
+        now_s=now_s,
+    )
+    spec = hours.raised(spec)
     taught = study(spec, seen, memory, tuning=tuning)
     ahead = foresee(seen, memory, tuning=tuning)
     sized = size(spec, seen, taught, ahead, memory, tuning=tuning)
     known = Assessment(seen, taught, ahead, sized)
-    wanted = want(spec, known, memory, tuning=tuning)
+    wanted = want(spec, known, memory, called=hours, tuning=tuning)
     granted = grant(wanted, known, memory, quota, tuning=tuning)
     done = act(wanted, granted, known, memory, tuning=tuning)
     return tell(wanted, granted, done, known, tuning=tuning), Memory(
@@ -46,4 +56,6 @@ def decide(
         pace=sized.pace,
         relieved=done.relief.roles,
         promise=wanted.promise,
+        rest=wanted.rest,
+        early_s=hours.early_s,
     )

@@ -1,18 +1,20 @@
-"""What the core answers: how many replicas of each role, and why, in one sentence."""
+"""The result of a decision: how many replicas of each role, and why, in one sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tandem_operator.core.objective.error_budget import BudgetLeft
-from tandem_operator.core.observation import Quantiles
+from tandem_operator.core.objective.rest import Rest
+from tandem_operator.core.observation import ClassWindow, Quantiles
 from tandem_operator.core.quota.share import Share
 from tandem_operator.core.role import Role
+from tandem_operator.core.schedules import Called
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 
 
 class Reason(StrEnum):
-    """Why a role's count is what it is; stable, documented, one per role and decision."""
+    """The cause of a role's count; stable, documented, one per role and decision."""
 
     INITIAL = "Initial"
     STEADY = "Steady"
@@ -35,11 +37,15 @@ class Reason(StrEnum):
     NODE_DRAIN = "NodeDrain"
     NOT_MANAGED = "NotManaged"
     PAUSED = "Paused"
+    ASLEEP = "Asleep"
+    WAKING = "Waking"
+    FREQUENT_WAKES = "FrequentWakes"
+    SCHEDULE = "Schedule"
 
 
 @dataclass(frozen=True, slots=True)
 class RoleDecision:
-    """One role's part of a decision. `to` is what Tandem would set; `wanted` is before limits."""
+    """One role's part of a decision. Tandem would set `to`; `wanted` is the count before limits."""
 
     role: Role
     current: int
@@ -55,7 +61,11 @@ class RoleDecision:
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """How the recent window went against the SLO. Rates per second; `None` where nothing ended."""
+    """The recent window against the SLO. Rates per second; `None` if no request ended.
+
+    Attributes:
+        classes: all requests by class; the other fields cover only guaranteed requests.
+    """
 
     window_s: float
     attainment: float | None
@@ -64,22 +74,26 @@ class Attainment:
     ttft: Quantiles
     tpot: Quantiles
     blame: Mapping[str, int]
+    classes: tuple[ClassWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One tick's answer for one pool.
+    """The decision of one tick for one pool.
 
     Attributes:
-        fresh: whether the metrics were fresh enough to act on; the sentence says what was missing.
-        drain_blocked: why a node that is being emptied has to keep the last pod of a role.
+        fresh: whether the metrics were fresh enough to act; the sentence names missing ones.
+        drain_blocked: why a node that is being drained must keep the last pod of a role.
         slo_feasible: `None` while unknown; `False` with `feasible_ttft_s` / `feasible_tpot_s`
-            naming the bound that could be met.
+            as the smallest bound that could be kept.
         inputs: the numbers behind the decision, rounded for people.
-        next_tick_s: how long to wait before the next tick.
-        share: the pool's part of its namespace's quota; `None` where there is no quota.
-        pace: what the routers should know of a decode replica; `None` while nothing is known.
-        budget: what is left of the objective's error budget, and how fast it is spent.
+        next_tick_s: time until the next tick.
+        share: the pool's part of its namespace's quota; `None` without a quota.
+        pace: the speed of a decode replica for the routers; `None` while unknown.
+        budget: the rest of the error budget, and how fast it is spent.
+        rest: for a pool that may go to zero: whether it sleeps, and its latest wake.
+        called: what schedules ask for now.
+        wake_s: how long a request at a sleeping pool has to wait; `None`: requests are not held.
     """
 
     at_s: float
@@ -98,3 +112,6 @@ class Decision:
     share: Share | None = None
     pace: TimedDecodePace | None = None
     budget: BudgetLeft = field(default_factory=BudgetLeft)
+    rest: Rest = field(default_factory=Rest)
+    called: Called = field(default_factory=Called)
+    wake_s: float | None = None

@@ -1,4 +1,4 @@
-"""What a pool's decisions remember between ticks."""
+"""The memory of a pool's decisions between ticks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,28 +10,32 @@ from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.learn.measurements import LearnedEngines
 from tandem_operator.core.learn.output_lengths import Outputs
 from tandem_operator.core.objective.promise import Promise
+from tandem_operator.core.objective.rest import Rest
 from tandem_operator.core.observe.role_pods import Starts
 from tandem_operator.core.quota.share import Crest
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 
 VERSION = 2
-"""Of its fields. What another version stored is not read."""
+"""The version of its fields. A memory of another version is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Everything a decision may depend on besides spec, observation and time.
+    """All state of a decision besides spec, observation and time.
 
     Attributes:
         floors: counts that violations demanded of a fleet that cannot be judged yet.
-        outputs: output lengths seen last; kept while nothing finishes.
-        overhead_s: the part of TTFT that no prefill replica changes, measured at low load.
-        crest: the most demanding curve of late, where pools share a quota.
-        pace: what the routers were told of a decode replica.
-        relieved: roles that hold a replica more until it serves for one whose node is emptied.
-        doors: how many routers their load needed.
-        promise: the error budget, hours of demand, and the insurance taken against its bursts.
+        outputs: output lengths seen last; kept while no request ends.
+        overhead_s: the part of TTFT that prefill replicas cannot change, measured at low load.
+        crest: the most demanding recent curve of a pool that shares a quota.
+        pace: the speed of a decode replica as sent to the routers.
+        relieved: roles with one replica more until it serves in place of one on a drained node.
+        doors: numbers of routers that their load needed.
+        rest: pauses of a pool that may go to zero, and its latest wake.
+        early_s: time before the start of a schedule at which pods were asked for, while that start
+            is near.
+        promise: the error budget, hours of demand, and the insurance against its bursts.
     """
 
     version: int = VERSION
@@ -49,3 +53,5 @@ class Memory:
     relieved: tuple[Role, ...] = ()
     doors: Wants = field(default_factory=Wants)
     promise: Promise = field(default_factory=Promise)
+    rest: Rest = field(default_factory=Rest)
+    early_s: float | None = None

@@ -1,4 +1,4 @@
-"""What was seen of a pool at one moment, as plain data. Unknown is `None` or absent, never zero."""
+"""The state of a pool at one moment, as plain data. Unknown is `None` or absent, never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class PodPhase(StrEnum):
-    """Where a pod is between its creation and its end."""
+    """The phase of a pod between its creation and its end."""
 
     UNSCHEDULED = "Unscheduled"
     STARTING = "Starting"
@@ -30,22 +30,22 @@ class PodState:
     problem: str | None = None
     """Why the pod does not start, in Kubernetes' own words (ImagePullBackOff, Unschedulable...)."""
     unready_s: float | None = None
-    """Since when it is not Ready; `None` where it is, or where nothing says since when."""
+    """Time since which it is not Ready; `None` if it is Ready, or not known."""
     leaving: bool = False
-    """Whether its node is being emptied."""
+    """Whether its node is being drained."""
     gates: tuple[str, ...] = ()
-    """What holds it back from being scheduled at all, such as kueue.x-k8s.io/admission."""
+    """Its scheduling gates, such as kueue.x-k8s.io/admission."""
     scheduled_s: float | None = None
-    """When it got its node; `None` where it has none, or where nothing says when."""
+    """Time when it got its node; `None` if it has none, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What one copy of a model costs in arithmetic and memory traffic.
+    """The arithmetic and memory traffic of one copy of a model.
 
     Attributes:
-        weight_bytes: what a full decode batch reads of the weights in each step.
-        kv_bytes_per_token: what one token holds in the KV cache.
+        weight_bytes: bytes of the weights that a step with a full decode batch reads.
+        kv_bytes_per_token: bytes of one token in the KV cache.
         flops_per_token: arithmetic of one token with the weights.
         attention_flops: arithmetic of one token with one token of its context.
         compute_bits: width of the numbers that are multiplied.
@@ -60,7 +60,7 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What one replica computes on: the device's name as its driver gives it, and how many."""
+    """The hardware of one replica: the driver's name of the device, and the number of devices."""
 
     device: str
     devices: int = 1
@@ -68,7 +68,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class StartUp:
-    """What an engine told of itself once it was Ready.
+    """An engine's own measurements before it was Ready.
 
     Attributes:
         prefill: prompt tokens and seconds of single prompts, measured alone, shortest first.
@@ -112,9 +112,9 @@ class ArrivalSecond:
 
 @dataclass(frozen=True, slots=True)
 class FinishedSecond:
-    """Requests that ended in one second. `finished` holds the failed and the shed, not the gone.
+    """Requests that ended in one second. `finished` includes failed and shed ones, not `gone`.
 
-    `echoes` are those of `blame` that were overdue for a minute before: they were told of then.
+    `echoes` are those of `blame` that were overdue for more than a minute: they counted then.
     """
 
     second: int
@@ -147,7 +147,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class SickPod:
-    """A Ready engine pod that a router sends nothing, for what became of its requests."""
+    """A Ready engine pod that gets no requests from a router because of its failures."""
 
     pod: str
     role: Role
@@ -156,18 +156,35 @@ class SickPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassWindow:
+    """Results of one class at one router in the last `window_s`, and its waiting requests."""
+
+    name: str
+    window_s: float
+    finished: int
+    good: int
+    output_tokens: int
+    good_output_tokens: int
+    queued_requests: int
+
+
+@dataclass(frozen=True, slots=True)
 class RouterReport:
-    """One router's answer to `/arrivals`. Seconds not listed after `started_s` saw nothing.
+    """One router's answer to `/arrivals`. Seconds not listed after `started_s` had no event.
 
     Attributes:
+        arrivals, finished, queued_prompt_tokens, overdue_requests: of guaranteed requests alone.
+        best_effort: seconds in which requests of best effort came.
+        classes: all requests by class, if there are classes.
         held_prompt_tokens: the part of `queued_prompt_tokens` that decode replicas held back for
             most of its wait.
-        overdue_requests: of those that wait, how many became late within the last minute.
+        overdue_requests: waiting requests that became late within the last minute.
         held_overdue_requests: the part of them that decode replicas held back.
         busy_share: of one core, which is all that it can use.
-        ended: its process is gone; this is the history that it left.
-        joined: until it took clients, other routers did, and what they saw is told too.
-        lost_s: when it was found gone, where it still took clients when it was last heard.
+        ended: its process is gone; this is its last history.
+        joined: other routers had clients until it took some, and their reports are here too.
+        lost_s: when it was found gone, if it still had clients at its last report.
+        woken_token_s: time of the first token of a request that had waited for a wake.
     """
 
     router: str
@@ -181,24 +198,27 @@ class RouterReport:
     prefill_requests: int
     decode_requests: int
     legs: tuple[Leg, ...]
+    best_effort: tuple[int, ...] = ()
     held_prompt_tokens: int = 0
     overdue_requests: int = 0
     held_overdue_requests: int = 0
     sick: tuple[SickPod, ...] = ()
     busy_share: float | None = None
+    classes: tuple[ClassWindow, ...] = ()
     ended: bool = False
     joined: bool = False
     lost_s: float | None = None
+    woken_token_s: float | None = None
 
     def lost_lately(self, now_s: float, *, tuning: Tuning = TUNING) -> bool:
-        """Whether the last rates lack who came between its last word and its end."""
+        """Return whether recent rates lack the requests between its last report and its end."""
         shows_s = tuning.observe.loss_shows_s
         return self.lost_s is not None and 0.0 <= now_s - self.lost_s < shows_s
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Seconds at p50, p95 and p99 of a window; `None` where the window saw nothing."""
+    """Seconds at p50, p95 and p99 of a window; `None` if the window has no request."""
 
     p50_s: float | None = None
     p95_s: float | None = None
@@ -219,12 +239,12 @@ class Observation:
     """A pool at one moment.
 
     Attributes:
-        replicas: what each Deployment asks for now (`spec.replicas`); absent: no Deployment yet.
+        replicas: `spec.replicas` of each Deployment; absent: no Deployment yet.
         pods: all engine pods that exist, in any phase.
-        routers: the reports that came; fewer than `router_pods` means that some are missing, where
-            those of routers that ended do not count.
+        routers: the reports that came; fewer than `router_pods` means that some are missing. Those
+            of routers that ended do not count.
         router_pods: router pods that should have answered: all that may have clients.
-        turned_away: no router is Ready, so clients find none but those that they are connected to.
+        turned_away: no router is Ready, so new clients find none.
     """
 
     replicas: Mapping[Role, int]

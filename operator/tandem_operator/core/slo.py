@@ -1,5 +1,6 @@
 """The bounds that make a request good, in SI units."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tandem_contracts.ttft_bound import ttft_bound_s
@@ -15,9 +16,48 @@ class Slo:
     attainment: float
 
     def ttft_bound_s(self, prompt_tokens: float) -> float:
-        """TTFT bound of a request with `prompt_tokens` tokens of prompt, cached or not."""
+        """Return the TTFT bound of a request with `prompt_tokens` tokens, cached or not."""
         return ttft_bound_s(
             prompt_tokens,
             ttft_s=self.ttft_s,
             per_thousand_tokens_s=self.ttft_s_per_thousand_prompt_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SloClass:
+    """Requests of one kind, and how they must be served.
+
+    Attributes:
+        guaranteed: replicas are held for it; else it uses the capacity that others leave.
+        priority: the highest goes first, among guaranteed classes and among the others.
+    """
+
+    name: str
+    slo: Slo
+    guaranteed: bool = True
+    priority: int = 0
+
+
+DEFAULT_CLASS = "default"
+"""The class of a request that belongs to no other class."""
+
+
+def class_named(classes: Sequence[SloClass], name: str) -> SloClass | None:
+    """Return the class of that name, else that of requests without a name; `None`: no classes."""
+    by_name = {each.name: each for each in classes}
+    return by_name.get(name) or by_name.get(DEFAULT_CLASS)
+
+
+def strictest(slos: Sequence[Slo]) -> Slo | None:
+    """Return bounds that keep all of these; `None` of none."""
+    if not slos:
+        return None
+    return Slo(
+        ttft_s=min(each.ttft_s for each in slos),
+        ttft_s_per_thousand_prompt_tokens=min(
+            each.ttft_s_per_thousand_prompt_tokens for each in slos
+        ),
+        tpot_s=min(each.tpot_s for each in slos),
+        attainment=max(each.attainment for each in slos),
+    )

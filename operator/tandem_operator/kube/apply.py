@@ -1,7 +1,7 @@
-"""Applying a pool's children: all or nothing, unforced first, and never when nothing changed.
+"""The writer of a pool's children: all or nothing, unforced first, and only if something changed.
 
-Two field managers: `tandem` for whole children, `tandem-replicas` for `spec.replicas` alone. A role
-that is handed over to somebody else is one that the second manager stops writing.
+There are two field managers: `tandem` for whole children, `tandem-replicas` for `spec.replicas`
+alone. If a role is given to another owner, the second manager stops writing its count.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,11 +30,12 @@ ChildKey = tuple[str, str]
 """Kind and name, within one namespace."""
 
 _REFUSALS = frozenset({400, 403, 404, 413, 422})
-# Server-side apply answers what a kind's schema cannot hold with 500 (seen in Kubernetes 1.34).
+# Server-side apply answers 500 to a field that a kind's schema cannot hold (seen in Kubernetes
+# 1.34).
 _MALFORMED = "failed to create typed patch object"
 _OURS = (
     "spec.template",
-    # A rollout goes by it, and half of it makes no sense.
+    # It controls a rollout, and half of it makes no sense.
     "spec.strategy",
     "spec.paused",
     "metadata.labels.tandem-inference.io/",
@@ -45,27 +46,27 @@ _FORCIBLE_REPLICAS = ("spec.replicas",)
 
 @dataclass(frozen=True, slots=True)
 class Contested:
-    """Fields of a child that another manager claims, which the user is told about."""
+    """Fields of a child that another manager claims; the user is told about them."""
 
     child: ChildKey
     conflicts: tuple[Conflict, ...]
 
     @property
     def taken_back(self) -> str:
-        """In words, where Tandem took them back."""
+        """Return them in words, after Tandem took them back."""
         kind, name = self.child
         return f"{kind} {name}: Tandem took back {describe(self.conflicts)}, which it manages."
 
     @property
     def left_alone(self) -> str:
-        """In words, where the other manager keeps them."""
+        """Return them in words, while the other manager keeps them."""
         kind, name = self.child
         return f"{kind} {name}: another manager owns {describe(self.conflicts)}."
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """What one application did. `blocked` and `refused` mean that nothing at all was written.
+    """The result of one application. After `blocked` and `refused`, nothing at all was written.
 
     Attributes:
         taken: fields taken back from another manager in this application.
@@ -82,7 +83,7 @@ class ApplyReport:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What of a child passed the dry run: all of it, or all but what another manager keeps."""
+    """The part of a child that passed the dry run: the whole child, or without others' fields."""
 
     body: Object
     sent: Object
@@ -92,13 +93,13 @@ class _Claims:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How the API server stored what was applied last.
+    """The form in which the API server stored the object that was applied last.
 
     Attributes:
-        digest: of what was to be applied.
-        rewritten: paths at which the server, or another manager, has something else.
+        digest: digest of the applied object.
+        rewritten: paths with another value of the server or of another manager.
         left: fields that another manager keeps.
-        version: the object's, once it was written.
+        version: version of the object, once it was written.
     """
 
     digest: str
@@ -116,13 +117,13 @@ class PreviousPoolRemainsError(Exception):
 
 
 def controller_uid(body: Mapping[str, Any]) -> str | None:
-    """UID of the object that controls this one."""
+    """Return the UID of the object that controls this one."""
     uid = controller_of(body).get("uid")
     return None if uid is None else str(uid)
 
 
 def refusal_of(error: ApiServerError) -> str | None:
-    """Why the object cannot be taken as it is; `None` where asking again may help."""
+    """Return why the object cannot be accepted unchanged; `None` if another try may help."""
     if error.status in _REFUSALS:
         return error.message
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and error.message.startswith(_MALFORMED):
@@ -131,7 +132,7 @@ def refusal_of(error: ApiServerError) -> str | None:
 
 
 class ChildWriter:
-    """Writes children, and remembers how the API server rewrites what we apply."""
+    """The writer of children; it remembers how the API server rewrites applied objects."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -140,7 +141,7 @@ class ChildWriter:
     async def apply(
         self, bodies: Sequence[Object], observed: Mapping[ChildKey, Object], *, pool_uid: str
     ) -> ApplyReport:
-        """Apply what changed, after all of it passed a dry run."""
+        """Apply all changes, after every object passed a dry run."""
         hashed = [with_hash(body) for body in bodies]
         changed = [body for body in hashed if self._differs(body, observed)]
         claims: list[_Claims] = []
@@ -197,18 +198,12 @@ class ChildWriter:
         return ApplyReport(written=(key,))
 
     async def mirror_replicas(self, pool_role: Object, replicas: int) -> bool:
-        """Copy a Deployment's count into a PoolRole that nobody has scaled; whether it was done.
+        """Copy a Deployment's count into a PoolRole without a scaler; return whether it did.
 
-        Never by force: what another client writes meanwhile is what its fleet gets next.
+        No client has scaled this PoolRole. The copy is never forced, so a count that another client
+        writes meanwhile wins.
         """
-        metadata = pool_role["metadata"]
-        body: Object = {
-            "apiVersion": POOL_ROLE.api_version,
-            "kind": POOL_ROLE.kind,
-            # Without its UID, one that was deleted meanwhile would be made anew, as nobody's.
-            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
-            "spec": {"replicas": replicas},
-        }
+        body = POOL_ROLE.head_of(pool_role) | {"spec": {"replicas": replicas}}
         try:
             await self._kube.apply(POOL_ROLE, body, manager=REPLICAS_MANAGER)
         except ApiServerError as error:
@@ -224,7 +219,7 @@ class ChildWriter:
         keep: frozenset[ChildKey],
         pool_uid: str,
     ) -> tuple[ChildKey, ...]:
-        """Delete children of this pool that it should no longer have."""
+        """Delete children that this pool should no longer have."""
         surplus = [
             each
             for each in observed
@@ -243,7 +238,7 @@ class ChildWriter:
         return tuple(map(key_of, surplus))
 
     async def overwrite(self, body: Object) -> Object:
-        """Apply one object of which every field is ours alone; returns it as stored."""
+        """Apply one object whose fields are all ours; return it as stored."""
         return await self._kube.apply(
             BY_NAME[body["kind"]], body, manager=CHILD_MANAGER, force=True
         )
@@ -263,13 +258,13 @@ class ChildWriter:
         stored = self._stored_as(body)
         if stored is not None:
             if stored.left and stored.version != current["metadata"].get("resourceVersion"):
-                # The other manager may have let go.
+                # The other manager may have given up the field.
                 return True
             rewritten = stored.rewritten
         return any(path not in rewritten for path in differences(body, current))
 
     def _stored_as(self, body: Object) -> _Stored | None:
-        """How this very body was stored, if it was."""
+        """Return how this same body was stored, if it was."""
         stored = self._stored.get((body["metadata"]["namespace"], key_of(body)))
         return stored if stored is not None and stored.digest == _digest(body) else None
 
@@ -282,7 +277,7 @@ class ChildWriter:
     async def stranger(
         self, body: Object, observed: Mapping[ChildKey, Object], *, pool_uid: str
     ) -> str | None:
-        """Why the name is taken by an object that is not this pool's, if it is."""
+        """Return why an object of another owner has the name, if so."""
         kind, name = key_of(body)
         current = observed.get((kind, name))
         if current is None:
@@ -306,9 +301,9 @@ class ChildWriter:
         return (ROLE.kind, body["roleRef"]["name"]) not in observed
 
     async def _rehearse(self, body: Object) -> _Claims | str:
-        """The child in a dry run, without the fields that another manager keeps.
+        """Return the child after a dry run, without the fields that another manager keeps.
 
-        A sentence where the server names a field that is not found in the child.
+        Returns a sentence if the server names a field that is not in the child.
         """
         kind = BY_NAME[body["kind"]]
         try:
@@ -344,7 +339,7 @@ class ChildWriter:
 
 
 def _hold_to_image_volumes(body: Object, result: Object) -> None:
-    """Raise where pods would start without their weights: Kubernetes only drops such a volume."""
+    """Raise if pods would start without their weights: Kubernetes only drops such a volume."""
     if _image_volumes(body) - _image_volumes(result):
         raise _NotKeptError(
             "this API server has no image volumes, which model.source.uri: oci://... needs; use"

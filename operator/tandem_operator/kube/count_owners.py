@@ -1,4 +1,4 @@
-"""Who else sets a pool's replicas: rivals, owners of External roles, autoscalers in vain."""
+"""Other owners of a pool's replicas: rivals, owners of External roles, useless autoscalers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tandem_operator.workloads.world import World
 
 
 class CountOwners:
-    """Looks for them once a pass."""
+    """The finder of these owners; it looks once a pass."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._autoscalers = Autoscalers(kube, clock=clock)
@@ -29,18 +29,18 @@ class CountOwners:
         written: Mapping[str, int],
         now_s: float,
     ) -> World:
-        """The world with what they ask and do.
+        """Return the world with the counts that others ask for and set.
 
         Args:
-            world: the pool's children as they were read.
-            spec: the pool's, if it can be read.
-            rivals: the fights of the passes before.
+            world: the pool's children as read.
+            spec: the pool's spec, if it can be read.
+            rivals: the fights of earlier passes.
             written: counts that the last pass wrote, by component.
             now_s: epoch seconds.
         """
-        name = PoolName(*(world.pool["metadata"][key] for key in ("namespace", "name", "uid")))
+        name = PoolName.of(world.pool)
         asked = asked_of(world.children, spec, name=name)
-        # A role whose PoolRole asks for the first time still has the count of its owner before.
+        # A role whose PoolRole asks for the first time still has the count of its former owner.
         followed = {role for role in asked if role in written or rivals.about(role)}
         ours = managed(spec) | followed
         fights = rivals.look(world.children, ours=ours, is_ours=count_is_ours, now_s=now_s)

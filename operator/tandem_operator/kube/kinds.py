@@ -1,11 +1,13 @@
 """The kinds that the operator reads and writes, as data: no typed API class is ever imported."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """One kind of the Kubernetes API and where it is served."""
+    """One kind of the Kubernetes API and its place there."""
 
     api_version: str
     kind: str
@@ -13,21 +15,34 @@ class ResourceKind:
 
     @property
     def group(self) -> str:
-        """API group, empty for the core group."""
+        """Return the API group; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def root(self) -> str:
-        """Path under which this kind's group and version are served."""
+        """Return the path of this kind's group and version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
 
     def path(
         self, *, namespace: str | None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """Path of a collection, an object or a subresource of one; `None`: all namespaces."""
+        """Return the path of a collection, an object or a subresource; `None`: all namespaces."""
         where = f"namespaces/{namespace}" if namespace is not None else None
         parts = [self.root, where, self.plural, name, subresource]
         return "/".join(part for part in parts if part)
+
+    def head_of(self, found: Mapping[str, Any], *, also: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Return the head of an applied body, which names the object that was read.
+
+        It contains the object's UID. If the object was deleted meanwhile, applying the body creates
+        no new object, and changes no other object with its name.
+        """
+        metadata = found["metadata"]
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid", *also)},
+        }
 
 
 POOL = ResourceKind("tandem-inference.io/v1alpha1", "InferencePool", "inferencepools")
@@ -69,5 +84,5 @@ CHILDREN = (
     HTTP_ROUTE,
 )
 OPTIONAL = (POOL_ROLE, POD_MONITOR, HTTP_ROUTE)
-"""Children whose kind an API server need not serve: of another project, or of a newer CRD."""
+"""Children whose kind an API server may lack: it is of another project, or of a newer CRD."""
 BY_NAME = {kind.kind: kind for kind in (POOL, POD, EVENT, LEASE, *CHILDREN)}

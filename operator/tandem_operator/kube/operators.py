@@ -1,8 +1,8 @@
-"""Which of several operators runs a pool: the one that its status names and whose Lease lives.
+"""The choice of the operator that runs a pool: the status names it, and its Lease is alive.
 
-A cluster-wide and a namespaced operator hold Leases of their own, so neither waits for the other,
-and both would write every pool that both see. The first one puts its Lease into the pool's status.
-Every other one only looks on, until that Lease was not renewed for a while.
+A cluster-wide and a namespaced operator hold different Leases, so neither waits for the other. Both
+would write every pool that both see. So the first one puts its Lease into the pool's status. Every
+other operator only watches until that Lease is no longer renewed.
 """
 
 import logging
@@ -20,17 +20,17 @@ from tandem_operator.kube.status_writer import STATUS_MANAGER
 log = logging.getLogger(__name__)
 
 GONE_AFTER_S = 60.0
-"""Longer than a standby needs to take over, or a single replica to start anew."""
+"""Age of a Lease whose operator is gone: longer than a standby's takeover or a single restart."""
 LOOK_EVERY_S = 5.0
 
 _NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
-# It comes from a status, and becomes part of a path.
+# The name comes from a status, and becomes part of a path.
 _LEASE = re.compile(rf"({_NAME})/({_NAME})")
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A Lease of another operator, and when it was looked at and seen to change."""
+    """A Lease of another operator, and the times of the last look and of its last change."""
 
     spec: Any
     changed_at_s: float
@@ -38,11 +38,11 @@ class _Seen:
 
 
 class Operators:
-    """Tells who runs a pool, and claims those that nobody runs.
+    """The register of the operators of pools; it claims pools without an operator.
 
     Args:
         kube: the API server.
-        own: this operator's Lease as NAMESPACE/NAME; `None`: it holds none, and claims nothing.
+        own: this operator's Lease as NAMESPACE/NAME; `None`: it has none, and claims nothing.
         clock: monotonic seconds.
     """
 
@@ -54,35 +54,28 @@ class Operators:
         self._unclaimable: set[str] = set()
 
     async def other(self, pool: Object) -> str | None:
-        """The Lease of another operator that runs the pool and is alive."""
+        """Return the Lease of another live operator that runs the pool."""
         named = _named(pool)
         if named is None or named == self._own:
             return None
         return named if await self._is_alive(named) else None
 
     async def claim(self, pool: Object) -> Object | None:
-        """The pool with this operator named in its status; `None` if it is no longer so."""
+        """Name this operator in the pool's status; return `None` if another operator was first."""
         metadata = pool["metadata"]
         if _named(pool) == self._own or metadata["uid"] in self._unclaimable:
             return pool
         status = {**(pool.get("status") or {}), "operator": self._own}
         if self._own is None:
             del status["operator"]
-        body: Object = {
-            "apiVersion": pool["apiVersion"],
-            "kind": pool["kind"],
-            # Of two that read the pool as nobody's, the second one's write fails.
-            "metadata": {
-                key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion")
-            },
-            "status": status,
-        }
+        # If two operators read the pool without an operator, the second one's write fails.
+        body = POOL.head_of(pool, also=("resourceVersion",)) | {"status": status}
         try:
             return await self._kube.apply(
                 POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
             )
         except ApiServerError as error:
-            # Somebody was quicker, or the pool is gone.
+            # Another operator was quicker, or the pool is gone.
             if error.status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                 return None
             why = refusal_of(error)
@@ -116,12 +109,12 @@ class Operators:
         return now_s - seen.changed_at_s < GONE_AFTER_S
 
     async def _read(self, named: str) -> Any:
-        """What the Lease says; `None` where there is none, or none that may be read."""
+        """Return the content of the Lease; `None` if there is none, or no right to read it."""
         namespace, _, name = named.partition("/")
         try:
             found = await self._kube.get(LEASE, namespace=namespace, name=name)
         except ApiServerError as error:
-            # Removed with its operator is the right to read it, too.
+            # If an operator was removed, the right to read its Lease is gone, too.
             if error.status == HTTPStatus.FORBIDDEN:
                 return None
             raise
@@ -129,6 +122,6 @@ class Operators:
 
 
 def _named(pool: Object) -> str | None:
-    """The Lease that a pool's status names."""
+    """Return the Lease that a pool's status names."""
     named = str((pool.get("status") or {}).get("operator") or "")
     return named if _LEASE.fullmatch(named) else None

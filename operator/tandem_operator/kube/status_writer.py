@@ -1,7 +1,7 @@
-"""Statuses of pools and PoolRoles: by a manager of their own, when changed, numbers not too often.
+"""The writer of the statuses of pools and PoolRoles, with a field manager of its own.
 
-A change of a condition, a count or a decision is written at once. Measured numbers move with every
-request, so on their own they wait for `NUMBERS_EVERY_S` since the last write.
+A change of a condition, a count or a decision is written at once. Measured numbers change with
+every request. So they alone are written only `NUMBERS_EVERY_S` after the last write.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ _NO_ROLE_STATUS = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStat
 
 
 class PoolGoneError(Exception):
-    """The pool was deleted, and perhaps made again, since it was read."""
+    """The pool was deleted, and perhaps created again, since it was read."""
 
 
 class StatusWriter:
-    """Writes statuses of pools by server-side apply on the subresource."""
+    """A writer of pools' statuses, by server-side apply on the subresource."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -31,33 +31,27 @@ class StatusWriter:
         self._answers: dict[str, tuple[Any, Any]] = {}
 
     async def write(self, pool: Object, status: Mapping[str, Any]) -> bool:
-        """Write if it says something new; tells whether it did.
+        """Write the status if it says something new; return whether it did.
 
         Raises:
             PoolGoneError: there is no such pool any more.
         """
-        metadata = pool["metadata"]
-        uid, now_s = metadata["uid"], self._clock()
+        uid, now_s = pool["metadata"]["uid"], self._clock()
         desired, current = _present(status), _present(pool.get("status") or {})
-        # The schema may prune or default: what it once made of the same status is no change.
+        # The schema may drop fields or add defaults: its earlier result for the same status is no
+        # change.
         if current == desired or self._answers.get(uid) == (desired, current):
             return False
         only_numbers = without_numbers(desired) == without_numbers(current)
         if only_numbers and now_s - self._written_at_s.get(uid, -NUMBERS_EVERY_S) < NUMBERS_EVERY_S:
             return False
-        body: Object = {
-            "apiVersion": pool["apiVersion"],
-            "kind": pool["kind"],
-            # The UID makes a write to a pool that was deleted and made again fail.
-            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
-            "status": desired,
-        }
+        body = POOL.head_of(pool) | {"status": desired}
         try:
             answer = await self._kube.apply(
                 POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
             )
         except ApiServerError as error:
-            # By force, only another UID conflicts.
+            # With force, only another UID conflicts.
             if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
                 raise PoolGoneError(error.message) from error
             raise
@@ -66,20 +60,14 @@ class StatusWriter:
         return True
 
     async def write_role(self, pool_role: Object, status: Mapping[str, Any]) -> None:
-        """Write the status of a PoolRole, unless it is gone or there is no right to."""
-        metadata = pool_role["metadata"]
-        body: Object = {
-            "apiVersion": POOL_ROLE.api_version,
-            "kind": POOL_ROLE.kind,
-            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
-            "status": dict(status),
-        }
+        """Write the status of a PoolRole, unless it is gone or the right is missing."""
+        body = POOL_ROLE.head_of(pool_role) | {"status": dict(status)}
         try:
             await self._kube.apply(
                 POOL_ROLE, body, manager=STATUS_MANAGER, force=True, subresource="status"
             )
         except ApiServerError as error:
-            # Roles that somebody keeps by hand may lack the right, and the pool goes on without.
+            # RBAC roles written by hand may lack the right, and the pool runs on without it.
             if error.status not in _NO_ROLE_STATUS:
                 raise
 
@@ -90,7 +78,7 @@ class StatusWriter:
 
 
 def _present(value: Any) -> Any:
-    """The value without fields that say nothing."""
+    """Return the value without empty fields."""
     if isinstance(value, Mapping):
         return {key: _present(each) for key, each in value.items() if each is not None}
     if isinstance(value, list | tuple):

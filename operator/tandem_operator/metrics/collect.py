@@ -1,7 +1,7 @@
-"""One pool's metrics at one tick, from the source its spec asks for.
+"""The metrics of one pool at one tick, from the source in its spec.
 
-`/arrivals` is always asked directly: only the router has one-second history, and no scrape interval
-may blur it. So is what an engine measured of itself, which is asked once.
+`/arrivals` is always read directly: only the router has a history by seconds, and no scrape
+interval may blur it. An engine's own measurement is also read directly, and only once.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tandem_operator.metrics.direct import DirectSource, budget_of
 from tandem_operator.metrics.prometheus import TIMEOUT_S, PrometheusSource, no_answer
 from tandem_operator.metrics.prometheus_access import PrometheusAccess
 from tandem_operator.metrics.scrape_budget import NoAnswerError, ScrapeBudget
-from tandem_operator.metrics.silent_servers import SilentServers
+from tandem_operator.metrics.silent_servers import AskedServer, SilentServers
 from tandem_operator.metrics.source import Reading, Targets
 
 MOST_PROBLEMS = 20
@@ -26,13 +26,13 @@ MOST_PROBLEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A tick's metrics, which source gave them, and what is missing.
+    """A tick's metrics, their source, and the missing parts.
 
     Attributes:
         ready: Ready engine pods by role.
-        age_s: of the oldest engine sample; `None` without any.
-        passed_over: why Prometheus was not used although there is one; `None` if it was.
-        fault: why Prometheus told nothing at all; the same words while the cause stays.
+        age_s: age of the oldest engine sample; `None` without any.
+        passed_over: why Prometheus was not used although there is one; `None` if it was used.
+        fault: why Prometheus gave no data at all; the same words while the cause stays.
     """
 
     engines: tuple[EngineSample, ...]
@@ -47,11 +47,11 @@ class Collected:
 
 
 class Collector:
-    """Reads metrics of all pools, each within a budget of its own.
+    """The reader of all pools' metrics, with a separate budget for each pool.
 
     Args:
-        pods: for addresses of pods.
-        servers: knows the Prometheus server of each pool.
+        pods: session for addresses of pods.
+        servers: access to the Prometheus server of each pool.
     """
 
     def __init__(self, pods: aiohttp.ClientSession, *, servers: PrometheusAccess) -> None:
@@ -61,7 +61,7 @@ class Collector:
         self._silent = SilentServers()
 
     async def collect(self, targets: Targets, wanted: Metrics, *, now_s: float) -> Collected:
-        """Everything that routers and engines of one pool say now."""
+        """Return everything that routers and engines of one pool report now."""
         budget = budget_of(targets)
         (routers, missing), (reading, source, prometheus), start_ups = await asyncio.gather(
             self._direct.reports(targets, now_s=now_s, budget=budget),
@@ -92,7 +92,7 @@ class Collector:
     async def _read(
         self, targets: Targets, wanted: Metrics, *, now_s: float, budget: ScrapeBudget
     ) -> tuple[Reading, MetricsSource, Reading | None]:
-        """What is known of the pods, by which source, and what Prometheus said if it was asked."""
+        """Return the state of the pods, its source, and Prometheus's answer if asked."""
         prometheus = await self._prometheus(targets, wanted, now_s=now_s, budget=budget)
         if prometheus is not None and (
             wanted.source is MetricsSource.PROMETHEUS or not prometheus.problems
@@ -108,21 +108,22 @@ class Collector:
             async with asyncio.timeout(TIMEOUT_S):
                 server = await self._servers.of(wanted, namespace=targets.namespace, budget=budget)
         except (NoAnswerError, TimeoutError) as error:
-            fault = str(error) or "Prometheus: the API server does not show its token in time"
-            return Reading((), None, (fault,), fault=fault)
+            late = "Prometheus: the API server does not show its token in time"
+            return Reading.of_fault(str(error) or late)
         if server is None:
             return None
         pool, loop = (targets.namespace, targets.pool), asyncio.get_running_loop()
-        if not self._silent.may_ask(server.url, now_s=loop.time()):
+        asked = AskedServer(server.url, server.asker)
+        if not self._silent.may_ask(asked, pool=pool, now_s=loop.time()):
             return no_answer()
         reading = await PrometheusSource(server).read(targets, now_s=now_s, budget=budget)
         answered = not reading.silent
-        self._silent.note(server.url, pool=pool, answered=answered, now_s=loop.time())
+        self._silent.note(asked, pool=pool, answered=answered, now_s=loop.time())
         return reading
 
 
 def _few(problems: tuple[str, ...]) -> tuple[str, ...]:
-    """As many as a log line holds."""
+    """Return as many problems as a log line holds."""
     if len(problems) <= MOST_PROBLEMS:
         return problems
     return (*problems[:MOST_PROBLEMS], f"and {len(problems) - MOST_PROBLEMS} more")

@@ -1,8 +1,8 @@
-"""What routers told before they went, and since when nothing is missing from what all tell.
+"""The last reports of routers that are gone, and the time since which all reports are complete.
 
-The clients of a router that is gone are with the others now. Without what it told, the load of
-before would look like that of the others alone, and its move to them like a jump. And a router that
-opens while others are open takes nothing from the history: who came before came to the others.
+The clients of a router that is gone are with the others now. Without its report, the earlier load
+would look like that of the others alone, and the move of clients like a jump. A router that opens
+while others are open takes nothing from the history, because earlier clients reached the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +13,13 @@ from tandem_operator.core.observe.arrivals import HISTORY_S
 from tandem_operator.metrics.source import RouterTarget, Targets
 
 SAME_START_S = 5.0
-"""What a router's clock may seem to move between two looks."""
+"""The largest shift of a router's clock between two looks."""
 STAMP_S = 1.0
 """The API server's times are whole seconds."""
 KEPT_ROWS = 26_000
-"""Of all routers of a pool that are gone: ten whole histories. The oldest make room."""
+"""Rows of all gone routers of a pool: ten whole histories. The oldest make room."""
 SILENT_S = 15.0
-"""Who went longer than this after its last word left a hole: a look comes every five seconds."""
+"""A router that ended longer than this after its last report left a hole: looks are 5 s apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class _Process:
     closed_s: float | None
 
     def is_of(self, report: RouterReport) -> bool:
-        """Whether the report is of this very process: a container may have been started again."""
+        """Return whether the report is of this process: its container may have been restarted."""
         return abs(report.started_s - self.report.started_s) < SAME_START_S
 
     def open_at(self, at_s: float) -> bool:
-        """Whether it took new clients then."""
+        """Return whether it took new clients then."""
         return (
             self.opened_s is not None
             and self.opened_s <= at_s
@@ -43,7 +43,7 @@ class _Process:
         )
 
     def seen_as(self, target: RouterTarget | None) -> "_Process":
-        """The process with what its pod shows now."""
+        """Return the process with the present state of its pod."""
         if target is None:
             return self
         opened_s = self.opened_s if target.opened_s is None else target.opened_s
@@ -51,19 +51,20 @@ class _Process:
 
     @property
     def rows(self) -> int:
-        """Seconds that its report holds, and so what it takes to keep it; one at least."""
-        return 1 + len(self.report.arrivals) + len(self.report.finished)
+        """Return the number of rows of its report, as a measure of its size; at least one."""
+        report = self.report
+        return 1 + len(report.arrivals) + len(report.best_effort) + len(report.finished)
 
     @property
     def reported_all(self) -> bool:
-        """Whether its last word came after its last client."""
+        """Return whether its last report came after its last client."""
         if self.opened_s is None:
             return True
         return self.closed_s is not None and self.report.sampled_s >= self.closed_s
 
 
 class Departed:
-    """Keeps the last report of each router for as long as its history counts."""
+    """The last report of each router, for as long as its history counts."""
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str], _Watched] = {}
@@ -71,9 +72,9 @@ class Departed:
     def add(
         self, targets: Targets, answers: Sequence[RouterReport], *, now_s: float
     ) -> tuple[RouterReport, ...]:
-        """The answers, and after them those of routers that nobody waits for any more.
+        """Return the answers, and after them those of routers that no pass waits for any more.
 
-        A target that did not answer is missing, not gone: for it nothing is added.
+        A target that did not answer is missing, not gone: nothing is added for it.
         """
         watched = self._pools.setdefault((targets.namespace, targets.pool), _Watched(now_s))
         return watched.look({r.pod: r for r in targets.routers}, answers, now_s=now_s)
@@ -85,14 +86,14 @@ class Departed:
 
 @dataclass(slots=True)
 class _Watched:
-    """The routers of one pool as this operator saw them come and go.
+    """The routers of one pool, as this operator saw them come and go.
 
     Attributes:
-        watched_from_s: the first look. Nobody knows which routers had gone before.
-        whole_from_s: from then on nothing is missing from what they saw.
-        current: by pod, the processes that are waited for and have answered.
-        gone: those that are not waited for any more.
-        unheard: since when pods that never answered have taken clients.
+        watched_from_s: time of the first look. Routers that had gone before are not known.
+        whole_from_s: time since which nothing is missing from their reports.
+        current: by pod, the awaited processes that have answered.
+        gone: processes that are not awaited any more.
+        unheard: by pod that never answered, the time since which it takes clients.
     """
 
     watched_from_s: float
@@ -104,8 +105,8 @@ class _Watched:
     def look(
         self, awaited: Mapping[str, RouterTarget], answers: Sequence[RouterReport], *, now_s: float
     ) -> tuple[RouterReport, ...]:
-        """What all routers of the pool told, those that are gone last."""
-        # A clock that was set back.
+        """Return the reports of all routers of the pool, the gone ones last."""
+        # The clock was set back.
         self.watched_from_s = min(self.watched_from_s, now_s)
         self.whole_from_s = min(self.whole_from_s, now_s)
         self.current = {pod: each.seen_as(awaited.get(pod)) for pod, each in self.current.items()}
@@ -121,7 +122,7 @@ class _Watched:
         return tuple(_since(report, self.whole_from_s) for report in (*answered, *ended))
 
     def _make_room(self) -> None:
-        """Keep what is gone within bounds: a router can call itself a new one at each look."""
+        """Limit the kept reports: a router can call itself a new one at each look."""
         rows = sum(each.rows for each in self.gone)
         while rows > KEPT_ROWS:
             oldest = self.gone.pop(0)
@@ -145,7 +146,7 @@ class _Watched:
         return report
 
     def _back(self, report: RouterReport) -> _Process | None:
-        """The report's process, where it was out of sight for a while."""
+        """Return the report's process if it was out of sight for a while."""
         for each in self.gone:
             if each.report.router == report.router and each.is_of(report):
                 self.gone.remove(each)
@@ -153,13 +154,13 @@ class _Watched:
         return None
 
     def _joins(self, opened_s: float | None) -> bool:
-        """Whether one that opened then joined others that had all clients."""
+        """Return whether a router that opened then joined others that had all clients."""
         if opened_s is None or opened_s < self.watched_from_s - STAMP_S:
             return False
         return any(other.open_at(opened_s) for other in (*self.current.values(), *self.gone))
 
     def _end(self, process: _Process, *, now_s: float) -> None:
-        """Note that a process is gone, and what it may have taken with it."""
+        """Note that a process is gone, and the history that is lost with it."""
         report = process.report
         if not process.reported_all:
             if now_s - report.sampled_s > SILENT_S:
@@ -170,7 +171,7 @@ class _Watched:
         self.gone.append(process)
 
     def _miss(self, awaited: Iterable[RouterTarget], *, now_s: float) -> None:
-        """Note who takes clients and has told nothing yet, and who never will."""
+        """Note which routers take clients without a report yet, and which never will report."""
         unheard = {
             each.pod: each.opened_s
             for each in awaited
@@ -183,14 +184,14 @@ class _Watched:
 
 
 def _since(report: RouterReport, whole_from_s: float) -> RouterReport:
-    """The report with nothing from before a hole."""
+    """Return the report without its part before a hole."""
     if report.started_s >= whole_from_s:
         return report
     return replace(report, started_s=whole_from_s, joined=False)
 
 
 def _ended(report: RouterReport, now_s: float) -> RouterReport:
-    """The report as it would be now: nothing came since, and nothing is inside."""
+    """Return the report as of now: nothing came since, and nothing is inside."""
     return replace(
         report,
         sampled_s=now_s,
@@ -203,5 +204,6 @@ def _ended(report: RouterReport, now_s: float) -> RouterReport:
         decode_requests=0,
         legs=(),
         sick=(),
+        classes=(),
         ended=True,
     )

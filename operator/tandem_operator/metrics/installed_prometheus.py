@@ -1,10 +1,10 @@
-"""The option by which an installation names its own Prometheus server, as the chart writes it."""
+"""The option that names an installation's own Prometheus server, as the chart writes it."""
 
 import argparse
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from tandem_operator.workloads.world import InstalledPrometheus
@@ -21,13 +21,10 @@ class _Option(BaseModel):
     authority_file: Annotated[str, Field(min_length=1)] | None = None
 
 
-_OPTION: TypeAdapter[_Option] = TypeAdapter(_Option)
-
-
 def installed_prometheus(text: str) -> InstalledPrometheus:
-    """The server that a JSON object describes."""
+    """Return the server that a JSON object describes."""
     try:
-        option = _OPTION.validate_json(text)
+        option = _Option.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the option"

@@ -1,8 +1,8 @@
 """The same readings from a Prometheus server, each sample with its own age.
 
-It may be one that a pool's author named. It is asked about a few pods at a time, so that what
-an answer may hold is known beforehand, and its answers are read off the loop. Nothing is tried
-twice: the next tick asks again.
+The server may be one that a pool's author named. So each query asks about a few pods: this bounds
+the size of an answer. Answers are parsed off the loop. Nothing is tried twice: the next tick asks
+again.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ from tandem_operator.metrics.source import (
 )
 
 TIMEOUT_S = 3.0
-"""Of all questions of one tick: the pods themselves may have to be asked after it."""
+"""Time for all queries of one tick: after it, the pods themselves may have to be read."""
 ANSWER_LIMIT_BYTES = 1024 * 1024
 PODS_AT_ONCE = 16
-"""As many, with eight ranks each that two jobs scrape, fit into one answer."""
+"""Pods per query: with eight ranks each, scraped by two jobs, they fit into one answer."""
 MOST_SERIES, MOST_LABELS = 4096, 64
 
 _SHARES = ("0.5", "0.95", "0.99")
@@ -77,7 +77,7 @@ _ANSWER = TypeAdapter(_Answer)
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A sample, and the server's own clock when it answered."""
+    """A sample, and the server's own time of the answer."""
 
     sample: Sample
     clock_s: float
@@ -87,16 +87,15 @@ Query = Callable[[str], Awaitable[list[_Found]]]
 
 
 def no_answer(timeout_s: float = TIMEOUT_S) -> Reading:
-    """What is known of a server that is silent."""
-    problem = f"Prometheus: no answer in {timeout_s:g} s"
-    return Reading((), None, (problem,), fault=problem, silent=True)
+    """Return the reading of a server that does not answer."""
+    return Reading.of_fault(f"Prometheus: no answer in {timeout_s:g} s", silent=True)
 
 
 class PrometheusSource:
     """A `MetricSource` over one Prometheus server.
 
-    Its samples must carry the target labels `namespace` and `pod`, as PodMonitors give them. A pod
-    that several jobs or servers scrape is read from the scrape that is newest.
+    Its samples must carry the target labels `namespace` and `pod`, as PodMonitors give them. If
+    several jobs or servers scrape a pod, the newest scrape counts.
     """
 
     def __init__(self, server: ServerAccess, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -109,7 +108,7 @@ class PrometheusSource:
     async def read(
         self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> Reading:
-        """All targets' samples that are fresh; a server that does not answer is one problem."""
+        """Return all targets' fresh samples; a server that does not answer is one problem."""
         ask = partial(self._ask, budget=budget or budget_of(targets))
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -117,8 +116,7 @@ class PrometheusSource:
         except* TimeoutError:
             reading = no_answer(self._timeout_s)
         except* (NoAnswerError, ValueError) as failures:
-            problem = _first(failures)
-            reading = Reading((), None, (problem,), fault=problem)
+            reading = Reading.of_fault(_first(failures))
         return reading
 
     async def _ask(self, query: str, *, budget: ScrapeBudget) -> list[_Found]:
@@ -127,7 +125,7 @@ class PrometheusSource:
             of="Prometheus",
             budget=budget,
             limit_bytes=ANSWER_LIMIT_BYTES,
-            # The limit of all questions ends this one first, always with the same words.
+            # The common limit of all queries ends this one first, so the words are always the same.
             limit_s=2 * self._timeout_s,
             query={"query": query},
         )
@@ -147,7 +145,7 @@ def _sample(element: _Element) -> Sample:
     try:
         value = float(element.value[1])
     except ValueError:
-        # A server could answer with the token that it was sent.
+        # A server could put the received token into its answer.
         raise NoAnswerError("Prometheus: a value of its answer is no number") from None
     return Sample(name=labels.pop("__name__", ""), labels=labels, value=value)
 
@@ -228,7 +226,7 @@ async def _latency(
 
 
 async def _quantiles(ask: Query, name: str, chosen: str) -> Quantiles | None:
-    """Of a router's histogram, as the server keeps it; `None` where it has no window of it."""
+    """Return quantiles of a router's histogram on the server; `None` without a window."""
     bucket = f"{name}_bucket"
     window = f"increase({bucket}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s])"
     answer = await ask(f"sum by (le) (max by (pod, le) ({window}))")
@@ -250,7 +248,7 @@ async def _quantiles(ask: Query, name: str, chosen: str) -> Quantiles | None:
 
 
 async def _native_parts(ask: Query, chosen: str) -> list[Sample]:
-    """Sums and counts of engines' histograms, where the server keeps native ones."""
+    """Return sums and counts of engines' histograms, if the server keeps native ones."""
     parts = {
         f"{name}_{part}": f"histogram_{part}({name}{{{chosen}}})"
         for name in (ITL, TRANSFER)
@@ -269,7 +267,7 @@ async def _native_parts(ask: Query, chosen: str) -> list[Sample]:
 
 
 def _each_labelled(queries: Mapping[str, str]) -> str:
-    """One query for the answers of several, told apart by a label."""
+    """Return one query for the answers of several, distinguished by a label."""
     return " or ".join(
         f'label_replace({query}, "{_PART}", "{name}", "", "")' for name, query in queries.items()
     )
@@ -281,23 +279,23 @@ def _finite(value: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Scrape:
-    """One page of a pod as one job of one Prometheus server read it last.
+    """One page of a pod, as one job of one Prometheus server read it last.
 
     Attributes:
-        target: the labels that the server gave all samples of that page.
-        age_s: on the server's own clock.
+        target: the labels that the server added to all samples of that page.
+        age_s: age on the server's own clock.
     """
 
     target: Mapping[str, str]
     age_s: float
 
     def gave(self, sample: Sample) -> bool:
-        """Whether the sample may be of this page: it has at least the labels of all of them."""
+        """Return whether the sample may be of this page: it has at least the labels of the page."""
         return self.target.items() <= sample.labels.items()
 
 
 async def _newest(ask: Query, times: str) -> dict[tuple[str, str], _Scrape]:
-    """The newest scrape of each pod and rank, by a query for times. Unreadable ages are absent."""
+    """Return the newest scrape of each pod and rank, by a query for times, if ages are readable."""
     newest: dict[tuple[str, str], _Scrape] = {}
     for found in await ask(times):
         sample, age_s = found.sample, found.clock_s - found.sample.value
@@ -312,7 +310,7 @@ async def _newest(ask: Query, times: str) -> dict[tuple[str, str], _Scrape]:
 
 
 def _ages_s(scrapes: Mapping[tuple[str, str], _Scrape]) -> dict[str, float]:
-    """Age of each pod's oldest rank."""
+    """Return the age of each pod's oldest rank."""
     ages: dict[str, float] = {}
     for (pod, _), scrape in scrapes.items():
         ages[pod] = max(ages.get(pod, 0.0), scrape.age_s)
@@ -320,7 +318,7 @@ def _ages_s(scrapes: Mapping[tuple[str, str], _Scrape]) -> dict[str, float]:
 
 
 def _first(failures: BaseExceptionGroup[Exception]) -> str:
-    """What one of several questions failed with."""
+    """Return the first error of several queries."""
     first: BaseException = failures
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

@@ -1,8 +1,9 @@
-"""How a pool's Prometheus server is asked: with whose token, authorities and tenant.
+"""Access to a pool's Prometheus server: the token, authorities and tenant of each query.
 
-A token is in a header alone: no text of this module, and no `repr`, holds one.
+A token is only in a header: no text of this module, and no `repr`, contains one.
 """
 
+import hashlib
 import re
 import ssl
 from collections.abc import Mapping
@@ -30,24 +31,24 @@ _TOKEN = re.compile(rb"[\x21-\x7e]+")
 
 
 class NamedValues(Protocol):
-    """Values of a pool's namespace; a `LookupError` says in words why there is none."""
+    """Values of a pool's namespace; a `LookupError` says in words why a value is missing."""
 
     async def of_secret(self, *, namespace: str, name: str, key: str) -> bytes:
-        """Of a Secret."""
+        """Return a value of a Secret."""
         ...
 
     async def of_config_map(self, *, namespace: str, name: str, key: str) -> bytes:
-        """Of a ConfigMap."""
+        """Return a value of a ConfigMap."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """One server, and what each question to it has.
+    """One server, and the parts of each query to it.
 
     Attributes:
-        session: one that makes no connection where a pool's author may not have one made.
-        authorities: the only ones that are trusted; `None`: those of this machine.
+        session: session that connects only to addresses that a pool's author may use.
+        authorities: the only trusted authorities; `None`: those of this machine.
     """
 
     session: aiohttp.ClientSession
@@ -55,13 +56,19 @@ class ServerAccess:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     authorities: ssl.SSLContext | None = None
 
+    @property
+    def asker(self) -> str:
+        """Return the identity at the server as a digest: a token may only be in a header."""
+        told = sorted((name.lower(), value) for name, value in self.headers.items())
+        return hashlib.sha256(repr(told).encode()).hexdigest()
+
 
 class PrometheusAccess:
-    """Finds the server of each pool, and reads what it takes to ask it.
+    """A finder of each pool's server, with everything that a query needs.
 
     Args:
-        open_session: for servers that the installation names.
-        guarded_session: for servers that pool authors name.
+        open_session: session for servers that the installation names.
+        guarded_session: session for servers that pool authors name.
     """
 
     def __init__(
@@ -79,8 +86,8 @@ class PrometheusAccess:
     async def of(
         self, metrics: Metrics, *, namespace: str, budget: ScrapeBudget
     ) -> ServerAccess | None:
-        """The server of a pool; `None` where it has none. A `NoAnswerError` says why it fails."""
-        # A pool whose spec is refused is measured all the same, but not by whom it may not ask.
+        """Return the server of a pool; `None` without one. A `NoAnswerError` says why it fails."""
+        # A pool whose spec is refused is still measured, but not by a server that it may not use.
         for each in server_objections(metrics, self._installation):
             raise NoAnswerError(f"Prometheus is not asked: {each}")
         url = server_url(metrics, self._installation)
@@ -129,7 +136,7 @@ class PrometheusAccess:
 
 
 def _mounted(file: str) -> bytes:
-    # Small and in memory. It is read anew each time: the kubelet replaces it when it changes.
+    # It is small and in memory. Each call reads it again: the kubelet replaces it after a change.
     return Path(file).read_bytes()
 
 
@@ -144,7 +151,7 @@ def _checked(token: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def _authorities(bundle: bytes) -> ssl.SSLContext:
-    """A context that trusts these alone. The same bundle gives the same, and so its connections."""
+    """Return a context that trusts these alone. The same bundle gives the same context."""
     if len(bundle) > LARGEST_BUNDLE_BYTES:
         raise NoAnswerError(
             f"Prometheus: its certificate authorities are larger than {LARGEST_BUNDLE_BYTES} B"

@@ -1,4 +1,4 @@
-"""Parsing a router's `/arrivals`: all of it is right, or the report is refused."""
+"""The parser of a router's `/arrivals`: one wrong part makes the report invalid."""
 
 import math
 
@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from tandem_contracts.arrivals import ArrivalsReport
 from tandem_operator.core.observation import (
     ArrivalSecond,
+    ClassWindow,
     FinishedSecond,
     Leg,
     RouterReport,
@@ -21,10 +22,10 @@ _REPORT: TypeAdapter[ArrivalsReport] = TypeAdapter(ArrivalsReport)
 
 
 def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
-    """The report, on this process's clock. Raises `ValueError` naming what is wrong with it.
+    """Return the report, on this process's clock. Raises `ValueError` that names the fault.
 
-    A router whose clock is off by more than `SKEW_TOLERATED_S` has all its times shifted by whole
-    seconds; a smaller difference is the time the answer took.
+    If a router's clock is off by more than `SKEW_TOLERATED_S`, all its times are shifted by whole
+    seconds. A smaller difference is the time of the answer.
     """
     try:
         report: ArrivalsReport = parse_bounded(_REPORT, raw)
@@ -46,6 +47,7 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
             )
             for second, requests, tokens, cached in report.arrivals
         ),
+        best_effort=tuple(second + shift_s for second in report.best_effort),
         finished=tuple(
             FinishedSecond(second=second + shift_s, **row.model_dump())
             for second, row in report.finished
@@ -57,4 +59,6 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
             for sick in report.sick
         ),
         busy_share=report.busy_share,
+        woken_token_s=None if report.woken_token_s is None else report.woken_token_s + shift_s,
+        classes=tuple(ClassWindow(**each.model_dump()) for each in report.classes),
     )

@@ -11,7 +11,7 @@ ROLE = (*POOL, "role")
 
 
 class SeriesKind(StrEnum):
-    """How a series moves."""
+    """The way in which a series changes."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -20,11 +20,11 @@ class SeriesKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # hashed in each pass, by identity
 class MetricSeries:
-    """One name on the operator's `/metrics`, with all that a reader needs to know of it.
+    """One name on the operator's `/metrics`, with all facts that a reader needs.
 
     Attributes:
-        unit: of its values, in words for people; `1` where its labels are what it says.
-        labels: beside those that Prometheus adds; with `pool`, it goes when the pool goes.
+        unit: unit of its values, in words for people; `1` if only its labels have a meaning.
+        labels: labels besides those of Prometheus; with `pool`, it goes when the pool goes.
     """
 
     name: str
@@ -35,7 +35,7 @@ class MetricSeries:
 
     @property
     def of_pool(self) -> bool:
-        """Whether it goes when a pool goes."""
+        """Return whether it goes when a pool goes."""
         return "pool" in self.labels
 
 
@@ -62,7 +62,9 @@ SLO_OBJECTIVE = _of_pool(
     "tandem_pool_slo_objective_ratio", "share", "Share of requests that must keep both bounds"
 )
 MIN_REPLICAS = _of_role(
-    "tandem_pool_min_replicas", "replicas", "Fewest replicas that the spec allows"
+    "tandem_pool_min_replicas",
+    "replicas",
+    "Fewest replicas that the spec and its schedules allow now",
 )
 MAX_REPLICAS = _of_role(
     "tandem_pool_max_replicas", "replicas", "Most replicas that the spec allows"
@@ -105,6 +107,20 @@ GPU_HOUR_COST = _of_pool(
     "currency",
 )
 
+REST = _of_pool(
+    "tandem_pool_rest",
+    "1",
+    "Whether the pool is awake, asleep or waking; absent without `scaling.scaleToZeroAfter`",
+    "state",
+)
+WAKES = _of_pool("tandem_pool_wakes", "wakes", "Times that requests woke the pool from zero")
+WAKE_SECONDS = _of_pool(
+    "tandem_pool_last_wake_seconds",
+    "seconds",
+    "Time of the latest wake by part: noticed, scheduled, started or first_token",
+    "part",
+)
+
 ARRIVALS = _of_pool(
     "tandem_pool_arrival_requests_per_second", "requests per second", "Rate of arrivals now"
 )
@@ -145,7 +161,10 @@ BURN_RATE = _of_pool(
     "window",
 )
 LATE_REQUESTS = _of_pool(
-    "tandem_pool_late_requests", "requests", "Late or failed requests of the window", "window"
+    "tandem_pool_late_requests",
+    "requests",
+    "Late or failed requests of the window, without those that waited for a wake",
+    "window",
 )
 
 DECISION_REASON = _of_role(

@@ -1,12 +1,12 @@
-"""What one pass makes known of a pool, as values of series. What is unknown has none.
+"""The values of series for a pool after one pass. An unknown value has none.
 
-Pure: the exporter only sets what this says.
+The code is pure: the exporter only sets these values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tandem_operator.api import Condition, Cost, parse_status
+from tandem_operator.api import Condition, ConditionType, Cost, parse_status
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.observation import Quantiles
 from tandem_operator.core.role import Role
@@ -15,6 +15,8 @@ from tandem_operator.metrics import series
 from tandem_operator.metrics.collect import Collected
 from tandem_operator.metrics.series import MetricSeries
 from tandem_operator.workloads.pass_plan import PassPlan
+from tandem_operator.workloads.status.readiness import ASLEEP, WAKING
+from tandem_operator.workloads.status.sleep_status import wake_parts
 from tandem_operator.workloads.world import World
 
 CONDITION_STATUSES = ("True", "False", "Unknown")
@@ -25,11 +27,11 @@ class ShownPool:
     """A pool after a pass.
 
     Attributes:
-        policy, decision, gpus_held, cost: `None` where the spec cannot be run; cost also where it
-            names no price.
+        policy, decision, gpus_held, cost: `None` if the spec cannot be run; cost also if it names
+            no price.
         ready: Ready engine pods by role.
-        age_s: of the oldest engine sample; `None` without any.
-        at_s: when the pass ended, in epoch seconds.
+        age_s: age of the oldest engine sample; `None` without any.
+        at_s: end of the pass, in epoch seconds.
     """
 
     namespace: str
@@ -46,14 +48,14 @@ class ShownPool:
 
 @dataclass(frozen=True, slots=True)
 class SeriesValue:
-    """One value, and its labels beside namespace and pool."""
+    """One value, and its labels besides namespace and pool."""
 
     series: MetricSeries
     value: float
     labels: Mapping[str, str]
 
     def label_values(self, where: Mapping[str, str]) -> tuple[str, ...]:
-        """Values of all its labels in the order of their names, with namespace and pool."""
+        """Return the values of all its labels in the order of their names."""
         known = {**where, **self.labels}
         return tuple(known[name] for name in self.series.labels)
 
@@ -61,9 +63,9 @@ class SeriesValue:
 def shown_pool(
     world: World, concluded: PassPlan, collected: Collected, *, at_s: float
 ) -> ShownPool:
-    """The pool as a pass left it, with the conditions that its status has now."""
+    """Return the pool as a pass left it, with the present conditions of its status."""
     metadata, basis = world.pool["metadata"], concluded.basis
-    # No status to write means that the stored one still says all.
+    # No status to write means that the stored one is still complete.
     status = concluded.status or world.pool.get("status")
     return ShownPool(
         namespace=metadata["namespace"],
@@ -80,7 +82,7 @@ def shown_pool(
 
 
 def values_of(shown: ShownPool) -> Iterator[SeriesValue]:
-    """All gauges of a pool."""
+    """Yield all gauges of a pool."""
     for made, value, labels in _all(shown):
         if value is not None:
             yield SeriesValue(made, value, labels)
@@ -102,15 +104,30 @@ def _all(shown: ShownPool) -> _Found:
             labels = {"condition": condition.type, "status": status.lower()}
             yield series.CONDITION, float(condition.status == status), labels
     if shown.policy is not None:
-        yield from _promised(shown.policy)
+        yield from _promised(shown.policy, shown.decision)
+    if shown.policy is not None and shown.policy.sleep_after_s is not None:
+        yield from _rested(shown)
     if shown.decision is not None:
         for role in shown.decision.roles:
             yield from _decided(shown.decision, role)
         yield from _measured(shown.decision)
 
 
-def _promised(policy: PoolSpec) -> _Found:
-    slo = policy.slo
+def _rested(shown: ShownPool) -> _Found:
+    if shown.decision is None:
+        return
+    rest, available = shown.decision.rest, ConditionType.AVAILABLE
+    reason = next((each.reason for each in shown.conditions if each.type == available), None)
+    state = {ASLEEP: "asleep", WAKING: "waking"}.get(reason or "", "awake")
+    yield series.REST, 1.0, {"state": state}
+    yield series.WAKES, rest.wakes, {}
+    if rest.wake is not None:
+        for part, seconds in wake_parts(rest.wake).items():
+            yield series.WAKE_SECONDS, seconds, {"part": part}
+
+
+def _promised(policy: PoolSpec, decision: Decision | None) -> _Found:
+    slo, floors = policy.slo, {} if decision is None else decision.called.floors
     yield series.SLO_TTFT, slo.ttft_s, {}
     yield series.SLO_TTFT_PER_THOUSAND, slo.ttft_s_per_thousand_prompt_tokens, {}
     yield series.SLO_TPOT, slo.tpot_s, {}
@@ -118,7 +135,8 @@ def _promised(policy: PoolSpec) -> _Found:
     yield series.GPU_BUDGET, policy.whole_budget, {}
     yield series.MODE, 1.0, {"mode": policy.mode.value}
     for role, bounds in policy.roles.items():
-        yield series.MIN_REPLICAS, bounds.min_replicas, {"role": role.value}
+        floor = floors.get(role, 0) if bounds.managed else 0
+        yield series.MIN_REPLICAS, max(bounds.min_replicas, floor), {"role": role.value}
         yield series.MAX_REPLICAS, bounds.max_replicas, {"role": role.value}
 
 

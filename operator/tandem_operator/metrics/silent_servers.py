@@ -1,49 +1,78 @@
-"""Prometheus servers that answer no pool in time: they are tried now and then, not by every pass.
+"""Prometheus servers that do not answer in time: only some passes try them again.
 
-One server may be that of all pools. Each pass would wait for it to its limit, and no pool would be
-looked at every few seconds any more.
+One server may be that of all pools. If each pass waited for it up to the limit, no pool would be
+looked at every few seconds. But a server may answer one pool and not another: a pool's token or
+tenant can be the cause. This says nothing about pools with another token or tenant.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 TRIED_EVERY_S = 15.0
 POOLS_UNANSWERED = 2
-"""A single pool may ask for more than its server can tell in time."""
+"""Number of pools without an answer: a single pool may ask for more than its server can give in
+time."""
+
+Pool = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedServer:
+    """A server as a pool queries it.
+
+    Attributes:
+        asker: identity of the pool at the server: its token and its tenant.
+    """
+
+    url: str
+    asker: str
 
 
 @dataclass(slots=True)
-class _Silence:
-    pools: set[tuple[str, str]] = field(default_factory=set)
-    tried_s: float = 0.0
+class _Unanswered:
+    asked: AskedServer
+    tried_s: float
 
 
 class SilentServers:
-    """What servers did when they were asked last, by their URLs."""
+    """The pools that got no answer to their last query."""
 
     def __init__(self) -> None:
-        self._silent: dict[str, _Silence] = {}
+        self._unanswered: dict[Pool, _Unanswered] = {}
 
-    def may_ask(self, url: str, *, now_s: float) -> bool:
-        """Whether a pass asks it now; while it is silent, one pass in a while tries it."""
-        silence = self._silent.get(url)
-        if silence is None or len(silence.pools) < POOLS_UNANSWERED:
+    def may_ask(self, asked: AskedServer, *, pool: Pool, now_s: float) -> bool:
+        """Return whether a pool's pass queries it now; only some passes try a silent server."""
+        alike = self._alike(asked)
+        if not self._is_silent(asked, pool, len(alike)):
             return True
-        if now_s - silence.tried_s < TRIED_EVERY_S:
+        if now_s - max(each.tried_s for each in alike) < TRIED_EVERY_S:
             return False
-        silence.tried_s = now_s
+        for each in alike:
+            each.tried_s = now_s
         return True
 
-    def note(self, url: str, *, pool: tuple[str, str], answered: bool, now_s: float) -> None:
-        """What became of a pool's questions."""
-        if answered:
-            self._silent.pop(url, None)
+    def note(self, asked: AskedServer, *, pool: Pool, answered: bool, now_s: float) -> None:
+        """Record the result of a pool's queries; after an answer, like pools may ask again."""
+        self.forget(pool)
+        if not answered:
+            self._unanswered[pool] = _Unanswered(asked, now_s)
             return
-        silence = self._silent.setdefault(url, _Silence())
-        silence.pools.add(pool)
-        silence.tried_s = now_s
+        self._unanswered = {
+            other: each for other, each in self._unanswered.items() if each.asked != asked
+        }
 
-    def forget(self, pool: tuple[str, str]) -> None:
+    def forget(self, pool: Pool) -> None:
         """Drop what is kept of a pool that is gone."""
-        for silence in self._silent.values():
-            silence.pools.discard(pool)
-        self._silent = {url: silence for url, silence in self._silent.items() if silence.pools}
+        self._unanswered.pop(pool, None)
+
+    def _alike(self, asked: AskedServer) -> list[_Unanswered]:
+        return [each for each in self._unanswered.values() if each.asked == asked]
+
+    def _is_silent(self, asked: AskedServer, pool: Pool, alike: int) -> bool:
+        """Return whether it is silent to pools that query alike, or to this pool and to others."""
+        if alike >= POOLS_UNANSWERED:
+            return True
+        own = self._unanswered.get(pool)
+        if own is None or own.asked != asked:
+            return False
+        at_url = sum(each.asked.url == asked.url for each in self._unanswered.values())
+        return at_url >= POOLS_UNANSWERED

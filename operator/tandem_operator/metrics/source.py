@@ -1,4 +1,4 @@
-"""What a source of metrics is asked for and what it answers. A missing value is named, not zero."""
+"""The queries and answers of a source of metrics. A missing value is named, not zero."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,12 +9,12 @@ from tandem_operator.core.role import Role
 
 LATENCY_WINDOW_S = 120.0
 MAX_AGE_S = 30.0
-"""Older samples are not acted on: about the longest scrape interval in common use."""
+"""The highest age of a used sample: about the longest scrape interval in common use."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTarget:
-    """A Ready engine pod and where it answers."""
+    """A Ready engine pod and its address."""
 
     pod: str
     role: Role
@@ -25,11 +25,11 @@ class EngineTarget:
 
 @dataclass(frozen=True, slots=True)
 class RouterTarget:
-    """A router pod that may have clients, and where its internal port answers.
+    """A router pod that may have clients, and the address of its internal port.
 
     Attributes:
-        opened_s: since when it takes new clients; `None` where it does not, or not any more.
-        closed_s: when it was told to end or stopped being Ready; `None` while it takes new clients.
+        opened_s: since when it takes new clients; `None` if it does not, or not any more.
+        closed_s: when it was told to end or stopped being Ready; `None` while it takes clients.
     """
 
     pod: str
@@ -51,11 +51,11 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source knew. `problems` says in words what it did not know.
+    """The answer of a source. `problems` names missing values in words.
 
     Attributes:
-        fault: why a server told nothing at all; the same words while the cause stays.
-        silent: whether that was because it did not answer in time.
+        fault: why a server gave no data at all; the same words while the cause stays.
+        silent: whether the cause is that it did not answer in time.
     """
 
     engines: tuple[EngineSample, ...]
@@ -64,14 +64,19 @@ class Reading:
     fault: str | None = None
     silent: bool = False
 
+    @classmethod
+    def of_fault(cls, fault: str, *, silent: bool = False) -> "Reading":
+        """Return the reading of a server that gave no data at all."""
+        return cls((), None, (fault,), fault=fault, silent=silent)
+
     def oldest_s(self, *, now_s: float) -> float | None:
-        """Age of the oldest engine sample, `None` without any."""
+        """Return the age of the oldest engine sample; `None` without any."""
         ages = [now_s - sample.sampled_s for sample in self.engines]
         return max(ages) if ages else None
 
 
 class MetricSource(Protocol):
-    """Something that knows the current metrics of pods."""
+    """A source of the present metrics of pods."""
 
     async def read(self, targets: Targets, *, now_s: float) -> Reading:
         """Read all targets; never raises for a target that does not answer."""

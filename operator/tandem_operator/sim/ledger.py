@@ -1,55 +1,78 @@
-"""What a pool's router remembers and reports: arrivals and outcomes by second, latencies, blame."""
+"""The records of a pool's router: arrivals and outcomes by second, latencies, blame."""
 
 from collections import deque
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Latency, Quantiles
 from tandem_operator.sim.flight import SimulatedFlight
-from tandem_routing.history import HISTORY_S, Finished, SecondOfArrivals
+from tandem_routing.history import HISTORY_S, ClassHistory, Finished, SecondOfArrivals
 from tandem_routing.verdict import Cause, Verdict
 
 LATENCY_S = 60.0
 
 
 class SimulatedLedger:
-    """Rows by second. `epoch_s` is added to every time that is reported."""
+    """The rows by second. `epoch_s` is added to every reported time."""
 
     def __init__(self, *, epoch_s: float) -> None:
         self._epoch_s = epoch_s
         self.totals = Finished()
+        self.classes = ClassHistory()
+        self.class_totals: dict[str, Finished] = {}
         self._arrivals: dict[int, SecondOfArrivals] = {}
         self._finished: dict[int, Finished] = {}
+        self._best_effort: dict[int, None] = {}
         self._arrived_rows: deque[ArrivalSecond] = deque()
         self._finished_rows: deque[FinishedSecond] = deque()
+        self.woken_token_s: float | None = None
         self._recent: deque[tuple[float, float, float | None]] = deque()
 
     def arrive(self, flight: SimulatedFlight) -> None:
-        """Count a request on entry."""
+        """Count a request on entry; no replica is held for best effort."""
         second = int(flight.request.at_s)
+        if not flight.guaranteed:
+            self._best_effort[second] = None
+            return
         row = self._arrivals.get(second)
         if row is None:
             row = self._arrivals[second] = SecondOfArrivals()
         row.add(flight.request.prompt_tokens)
 
     def cached(self, flight: SimulatedFlight) -> None:
-        """Add, to the second a request came in, the prompt tokens that a cache served."""
-        row = self._arrivals.get(int(flight.request.at_s))
+        """Add the prompt tokens that a cache served to the second in which a request came."""
+        row = self._arrivals.get(int(flight.request.at_s)) if flight.guaranteed else None
         if row is not None:
             row.cached += flight.cached_tokens
 
     def finish(self, flight: SimulatedFlight, verdict: Verdict, cause: Cause | None) -> None:
-        """Count a request that ended, and what its violation is blamed on."""
+        """Count a request that ended, and the cause of its violation."""
         ended_s = flight.request.at_s if flight.end_s is None else flight.end_s
         second = int(ended_s)
-        row = self._finished.get(second)
-        if row is None:
-            row = self._finished[second] = Finished()
-        for counted in (row, self.totals):
-            counted.add(verdict, cause, output_tokens=flight.made)
+        counted = [self.totals]
+        if flight.slo_class is not None:
+            name = flight.slo_class.name
+            counted.append(self.class_totals.setdefault(name, Finished()))
+            self.classes.add(name, verdict.outcome, output_tokens=flight.made, second=second)
+        if flight.guaranteed:
+            row = self._finished.get(second)
+            if row is None:
+                row = self._finished[second] = Finished()
+            counted.append(row)
+        for each in counted:
+            each.add(verdict, cause, output_tokens=flight.made)
+        if flight.wake_s > 0.0 and flight.first_s is not None:
+            self._woken(flight.request.at_s, flight.first_s)
+        if not flight.guaranteed:
+            return
         if flight.ttft_s is not None:
             self._recent.append((ended_s, flight.ttft_s, flight.tpot_s))
 
+    def _woken(self, received_s: float, token_s: float) -> None:
+        last_s = self.woken_token_s
+        again = last_s is None or received_s > last_s
+        self.woken_token_s = token_s if last_s is None or again else min(last_s, token_s)
+
     def arrivals(self, now_s: float) -> tuple[ArrivalSecond, ...]:
-        """Rows of arrivals. A second's row is final once nothing of it can still be computed."""
+        """Return rows of arrivals. A row is final once all its prompts have been computed."""
         offset, settled = int(self._epoch_s), int(now_s) - HISTORY_S // 4
         for second in sorted(s for s in self._arrivals if s < settled):
             self._arrived_rows.append(self._arrival_row(second, offset))
@@ -57,6 +80,12 @@ class SimulatedLedger:
         _forget(self._arrived_rows, offset + now_s - HISTORY_S)
         rest = (self._arrival_row(second, offset) for second in sorted(self._arrivals))
         return (*self._arrived_rows, *rest)
+
+    def best_effort(self, now_s: float) -> tuple[int, ...]:
+        """Return the seconds in which best effort came."""
+        for past in [second for second in self._best_effort if second <= now_s - HISTORY_S]:
+            del self._best_effort[past]
+        return tuple(second + int(self._epoch_s) for second in self._best_effort)
 
     def _arrival_row(self, second: int, offset: int) -> ArrivalSecond:
         row = self._arrivals[second]
@@ -68,7 +97,7 @@ class SimulatedLedger:
         )
 
     def finished(self, now_s: float) -> tuple[FinishedSecond, ...]:
-        """Rows of what ended; every pod must have been run up to `now_s`."""
+        """Return rows of ended requests; every pod must have run up to `now_s`."""
         offset, settled = int(self._epoch_s), int(now_s)
         for second in sorted(s for s in self._finished if s < settled):
             self._finished_rows.append(self._finished_row(second, offset))
@@ -81,7 +110,7 @@ class SimulatedLedger:
         return FinishedSecond(second=second + offset, **self._finished[second].row())
 
     def latency(self, now_s: float) -> Latency:
-        """TTFT and TPOT of what ended in the last minute."""
+        """Return TTFT and TPOT of requests that ended in the last minute."""
         recent = self._recent
         while recent and recent[0][0] < now_s - LATENCY_S:
             recent.popleft()
@@ -98,7 +127,7 @@ def _forget(rows: deque[ArrivalSecond] | deque[FinishedSecond], before_s: float)
 
 
 def quantile(ordered: list[float], share: float) -> float | None:
-    """The value that `share` of an ordered list stays at or under; `None` of an empty one."""
+    """Return the value that `share` of an ordered list stays at or under; `None` if it is empty."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
 

@@ -1,10 +1,11 @@
-"""A simulated pool as the operator would see it: the same plain data as from a real one."""
+"""The operator's view of a simulated pool: the same plain data as from a real one."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import ceil
 
 from tandem_operator.core.observation import (
+    ClassWindow,
     EngineSample,
     Leg,
     Observation,
@@ -18,14 +19,14 @@ from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.pool import Pool
-from tandem_routing.history import BUCKET_EDGES_TOKENS, OVERDUE_S
+from tandem_routing.history import BUCKET_EDGES_TOKENS, CLASS_WINDOW_S, OVERDUE_S
 
 REVISION = "r1"
 UNSCHEDULED = "Unschedulable: no node has a free GPU"
 
 
 def observe(pool: Pool) -> Observation:
-    """Everything as it is now."""
+    """Return everything as it is now."""
     pool.catch_up()
     now_s = pool.clock.now_s
     return with_pods(
@@ -45,7 +46,7 @@ def observe(pool: Pool) -> Observation:
 
 
 def with_pods(pool: Pool, seen: Observation) -> Observation:
-    """Older metrics beside the pods and counts of now: the API server answers at once."""
+    """Return older metrics with the present pods and counts: the API server answers at once."""
     fleets = {role: pool.fleet(role) for role in Role}
     return replace(
         seen,
@@ -55,7 +56,7 @@ def with_pods(pool: Pool, seen: Observation) -> Observation:
 
 
 def without_metrics(seen: Observation, *, routers: bool, engine_share: float) -> Observation:
-    """What is left when these do not answer; the router's latencies are gone with it."""
+    """Return the observation without these metrics; silent routers also hide latencies."""
     silent = ceil(engine_share * len(seen.engines))
     return replace(
         seen,
@@ -72,7 +73,7 @@ def _state(pod: SimulatedPod[PrefillPod] | SimulatedPod[DecodePod], role: Role) 
         revision=REVISION,
         phase=pod.phase,
         created_s=pod.created_s + EPOCH_S,
-        # Pods that were there from the start tell nothing of how long a start takes.
+        # Pods that existed from the start show no start-up time.
         ready_s=None if pod.ready_s is None else pod.ready_s + EPOCH_S,
         problem=UNSCHEDULED if pod.bound_s is None else None,
     )
@@ -113,28 +114,48 @@ def _decode_sample(pod: SimulatedPod[DecodePod], now_s: float) -> EngineSample:
 def _report(pool: Pool, now_s: float) -> RouterReport:
     prefill = sum(pod.engine.requests for pod in pool.prefill.pods)
     decode = sum(pod.engine.requests for pod in pool.decode.pods)
-    held = pool.router.held()
+    held, woken_s = pool.router.held(), pool.ledger.woken_token_s
+    waiting = [flight for flight in pool.router.queue if flight.guaranteed]
     return RouterReport(
         router="router-1",
         sampled_s=now_s + EPOCH_S,
         started_s=EPOCH_S,
         bucket_edges_tokens=BUCKET_EDGES_TOKENS,
         arrivals=pool.ledger.arrivals(now_s),
+        best_effort=pool.ledger.best_effort(now_s),
         finished=pool.ledger.finished(now_s),
         queued_requests=len(pool.router.queue),
-        queued_prompt_tokens=pool.router.queue.prompt_tokens,
+        queued_prompt_tokens=pool.router.queue.guaranteed_prompt_tokens,
         prefill_requests=prefill,
-        decode_requests=decode + len(pool.router.between),
+        decode_requests=decode + len(pool.router.legs.between),
         legs=tuple(_legs(pool, now_s)),
         held_prompt_tokens=sum(flight.request.prompt_tokens for flight in held),
-        overdue_requests=_overdue(pool.router.queue, now_s),
+        overdue_requests=_overdue(waiting, now_s),
         held_overdue_requests=_overdue(held, now_s),
+        woken_token_s=None if woken_s is None else woken_s + EPOCH_S,
+        classes=tuple(_classes(pool, now_s)),
     )
 
 
+def _classes(pool: Pool, now_s: float) -> Iterator[ClassWindow]:
+    for each in pool.spec.classes:
+        found = pool.ledger.classes.window(each.name, second=int(now_s))
+        yield ClassWindow(
+            name=each.name,
+            window_s=float(CLASS_WINDOW_S),
+            finished=found.finished,
+            good=found.good,
+            output_tokens=found.output_tokens,
+            good_output_tokens=found.good_output_tokens,
+            queued_requests=sum(f.slo_class is each for f in pool.router.queue),
+        )
+
+
 def _overdue(flights: Iterable[SimulatedFlight], now_s: float) -> int:
-    """How many became late within the last minute."""
-    return sum(now_s - OVERDUE_S < flight.deadline_s <= now_s for flight in flights)
+    """Return the number of requests that became late within the last minute."""
+    return sum(
+        not flight.given_s and now_s - OVERDUE_S < flight.deadline_s <= now_s for flight in flights
+    )
 
 
 def _legs(pool: Pool, now_s: float) -> Iterator[Leg]:

@@ -1,14 +1,15 @@
-"""One pool in motion: a router, two fleets, and requests that go from one to the other.
+"""One pool in motion: a router, two fleets, and requests that move between them.
 
-Invariant: a request that entered is in exactly one place (the queue, a prefill pod, between the
-fleets, a decode pod, or ended), and every one that entered ends or is still in its place.
+Invariant: a request that entered is in exactly one place: the queue, a prefill pod, between the
+fleets, a decode pod, or ended. No request is lost.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tandem_operator.core.role import Role
+from tandem_operator.core.slo import class_named
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.cluster.faults import Fault, PodLoss, Reclaimed, SlowPod
@@ -21,7 +22,7 @@ from tandem_operator.sim.flight import SimulatedFlight, found
 from tandem_operator.sim.ledger import SimulatedLedger
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.routing.router import SimulatedRouter
-from tandem_operator.sim.routing.router_queue import QueueSettings
+from tandem_operator.sim.routing.router_queue import QueueSettings, Spread
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 
@@ -34,6 +35,7 @@ class PoolSetup:
         start: replicas that are ready at the start.
         metric_delay_s: age of the metrics that a tick sees.
         prefix_caching: whether prefill pods keep prefix blocks.
+        one_cache: a cache that all prefill pods share: real engines do not, so it is a bound.
     """
 
     name: str
@@ -45,10 +47,11 @@ class PoolSetup:
     faults: tuple[Fault, ...] = ()
     metric_delay_s: float = 0.0
     prefix_caching: bool = True
+    one_cache: PrefixCache | None = None
 
 
 class Pool:
-    """The moving parts. `ended` holds every request that is over, with what it is blamed on."""
+    """The moving parts. `ended` holds every ended request, with the cause of its violation."""
 
     def __init__(self, setup: PoolSetup, *, clock: Clock, cluster: Cluster) -> None:
         self.setup = setup
@@ -78,8 +81,12 @@ class Pool:
             up_to_date=self._advance,
             when_ready=self._decode_ready,
         )
+        router = setup.router
+        if not setup.prefix_caching and router.spread is Spread.PREFIX:
+            # A live router, too, is not told to search for blocks that no pod keeps.
+            router = replace(router, spread=Spread.LEAST_LOADED)
         self.router = SimulatedRouter(
-            setup.router,
+            router,
             profile=setup.profile,
             spec=setup.spec,
             clock=clock,
@@ -88,6 +95,7 @@ class Pool:
             start_pass=self._start_pass,
             advance=self._advance,
             shed=partial(self._fail, ending=Ending.SHED),
+            block_tokens=setup.trace.block_tokens,
         )
         self.prefill.begin(setup.start[Role.PREFILL])
         self.decode.begin(setup.start[Role.DECODE])
@@ -100,24 +108,30 @@ class Pool:
                 clock.at(fault.at_s, partial(self._slow_oldest, fault))
 
     def edit(self, spec: PoolSpec) -> None:
-        """Hold to another spec from now on."""
+        """Use another spec from now on."""
         self.catch_up()
         self.spec = spec
         self.router.view.tpot_s = spec.slo.tpot_s
 
     def fleet(self, role: Role) -> SimulatedFleet[PrefillPod] | SimulatedFleet[DecodePod]:
-        """The role's pods."""
+        """Return the role's pods."""
         return self.prefill if role is Role.PREFILL else self.decode
 
     def catch_up(self) -> None:
-        """Run every decode pod up to now, and let drained ones go."""
+        """Run every decode pod up to now, and let drained ones leave."""
         for pod in list(self.decode.pods):
             self._advance(pod)
 
     def enter(self, request: TraceRequest) -> None:
-        """Take a request from a client."""
-        bound_s = self.spec.slo.ttft_bound_s(request.prompt_tokens)
-        flight = SimulatedFlight(request, number=self.entered, deadline_s=request.at_s + bound_s)
+        """Accept a request from a client."""
+        slo_class = class_named(self.spec.classes, request.slo_class)
+        slo = self.spec.slo if slo_class is None else slo_class.slo
+        flight = SimulatedFlight(
+            request,
+            number=self.entered,
+            deadline_s=request.at_s + slo.ttft_bound_s(request.prompt_tokens),
+            slo_class=slo_class,
+        )
         self.entered += 1
         self.ledger.arrive(flight)
         tokens = request.prompt_tokens + request.output_tokens
@@ -130,6 +144,7 @@ class Pool:
         profile, block_tokens = self.setup.profile, self.setup.trace.block_tokens
         blocks = profile.kv_capacity_tokens // block_tokens
         cache = PrefixCache(blocks=blocks) if self.setup.prefix_caching else None
+        cache = self.setup.one_cache or cache
         return PrefillPod(profile, block_tokens, cache, jitter=jitter_factors(profile, name))
 
     def _decode_engine(self, name: str) -> DecodePod:
@@ -155,8 +170,8 @@ class Pool:
         for flight in done:
             flight.prefilled_s = self.clock.now_s
             self.ledger.cached(flight)
-        self.router.came_back(done)
-        # The engine goes on with what it has; what the router sends now comes a moment later.
+        self.router.legs.came_back(done)
+        # The engine continues with its requests; new ones from the router come a moment later.
         self._start_pass(pod)
         self.router.pump()
         if pod.leaving and pod.gone_s is None and pod.engine.requests == 0:
@@ -174,12 +189,18 @@ class Pool:
 
     def _finish(self, flight: SimulatedFlight) -> None:
         self.router.view.left(flight, self.clock.now_s)
-        verdict = found(flight, self.spec.slo)
+        self.router.queue.settle(flight)
+        # A class that is edited meanwhile judges by what it is now.
+        now = class_named(
+            self.spec.classes, "" if flight.slo_class is None else flight.slo_class.name
+        )
+        verdict = found(flight, self.spec.slo if now is None else now.slo)
         cause = self.router.view.learned.ended(
             verdict,
             flight.ending or Ending.FAILED,
             prompt_tokens=flight.request.prompt_tokens,
             output_tokens=flight.made,
+            guaranteed=flight.guaranteed,
         )
         self.ledger.finish(flight, verdict, cause)
         self.ended.append(flight)
@@ -201,7 +222,7 @@ class Pool:
             self._reclaim(self.decode, fault.notice_s)
 
     def _reclaim(self, fleet: SimulatedFleet[E], notice_s: float) -> None:
-        """Another pod is made at once; what this one has not finished in time is lost with it."""
+        """Make another pod at once; work that this one has not finished in time is lost with it."""
         self.catch_up()
         pod = fleet.oldest
         if pod is not None:
@@ -210,7 +231,7 @@ class Pool:
             self.clock.after(notice_s, partial(self._lose, fleet, pod))
 
     def _lose(self, fleet: SimulatedFleet[E], pod: SimulatedPod[E] | None) -> None:
-        """A pod dies: streams that had begun fail, what had not begins anew."""
+        """End a pod by its death: streams that had begun fail, other requests start again."""
         self.catch_up()
         if pod is None or pod.gone_s is not None:
             return

@@ -1,7 +1,7 @@
-"""What came of a simulation: attainment, goodput per GPU, latencies, counts over time."""
+"""The results of a simulation: attainment, goodput per GPU, latencies, counts over time."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tandem_operator.core.role import Role
@@ -14,7 +14,7 @@ SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One tick of one pool: GPUs held by its pods, requests queued, ended and good so far."""
+    """One tick of one pool: GPUs held by its pods, and requests queued, ended and good so far."""
 
     at_s: float
     asked: Mapping[Role, int]
@@ -26,6 +26,40 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassOutcome:
+    """The results of the requests of one class.
+
+    Attributes:
+        good_output_tokens: output tokens of good requests.
+    """
+
+    requests: int
+    good: int
+    output_tokens: int
+    good_output_tokens: int
+    guaranteed: bool
+
+    @property
+    def attainment(self) -> float:
+        """Return good requests over all of the class."""
+        return self.good / self.requests if self.requests else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantOutcome:
+    """What came of the requests of one tenant; `ttft_p99_s` is of those that got a token."""
+
+    requests: int
+    good: int
+    ttft_p99_s: float | None
+
+    @property
+    def attainment(self) -> float:
+        """Good requests over all of the tenant."""
+        return self.good / self.requests if self.requests else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class PoolReport:
     """One pool's run.
 
@@ -34,6 +68,8 @@ class PoolReport:
         overflowed: requests that a decode pod served whole.
         changes: by role, how often the count that was asked for changed.
         end_s: when the last request of the simulation ended.
+        classes: by name, where the pool has classes.
+        tenants: by name, where requests name any.
     """
 
     pool: str
@@ -58,25 +94,31 @@ class PoolReport:
     output_tokens: int
     end_s: float
     moments: tuple[Moment, ...]
+    classes: Mapping[str, ClassOutcome] = field(default_factory=dict)
+    tenants: Mapping[str, TenantOutcome] = field(default_factory=dict)
 
     @property
     def attainment(self) -> float:
-        """Good requests over all requests, unfinished ones included."""
+        """Return good requests over all guaranteed ones, unfinished ones included."""
+        held_for = [each for each in self.classes.values() if each.guaranteed]
+        if held_for:
+            requests = sum(each.requests for each in held_for)
+            return sum(each.good for each in held_for) / requests if requests else 1.0
         return self.good / self.requests if self.requests else 1.0
 
     @property
     def good_per_gpu_s(self) -> float:
-        """Good requests per GPU-second held."""
+        """Return good requests per GPU-second held."""
         held = sum(self.gpu_seconds.values())
         return self.good / held if held > 0.0 else 0.0
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours of all pods, starting and draining ones included."""
+        """Return the GPU-hours of all pods, starting and draining ones included."""
         return sum(self.gpu_seconds.values()) / 3600.0
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers, by the names that every benchmark of this project uses."""
+        """Return the numbers, by the names that every benchmark of this project uses."""
         return {
             "policy": self.policy,
             "trace": self.trace,
@@ -101,11 +143,17 @@ class PoolReport:
             },
             "changes": {role.value: count for role, count in self.changes.items()},
             "end_s": self.end_s,
+            **(
+                {"classes": {n: asdict(c) for n, c in self.classes.items()}} if self.classes else {}
+            ),
+            **(
+                {"tenants": {n: asdict(t) for n, t in self.tenants.items()}} if self.tenants else {}
+            ),
         }
 
 
 def latency_quantiles(flights: Sequence[SimulatedFlight]) -> tuple[dict[str, float | None], ...]:
-    """TTFT and TPOT quantiles of requests that were answered."""
+    """Return TTFT and TPOT quantiles of requests that were answered."""
     answered = [f for f in flights if f.ending is Ending.ANSWERED]
     ttft = sorted(f.ttft_s for f in answered if f.ttft_s is not None)
     tpot = sorted(f.tpot_s for f in answered if f.tpot_s is not None)

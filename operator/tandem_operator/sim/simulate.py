@@ -1,9 +1,9 @@
-"""Run pools, the cluster they share and what decides for them, until every request has ended.
+"""The run of pools, their shared cluster and their policies, until every request has ended.
 
 The same scenario and seed give the same run, to the last bit.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,19 +11,32 @@ from random import Random
 
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
+from tandem_operator.core.slo import class_named
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.cluster.faults import Fault, MetricsGone, during
 from tandem_operator.sim.cluster.pods import Cluster, ColdStart
+from tandem_operator.sim.flight import judge
+from tandem_operator.sim.ledger import quantile
 from tandem_operator.sim.observe import observe, with_pods, without_metrics
 from tandem_operator.sim.policy import EPOCH_S, Policy
 from tandem_operator.sim.pool import Pool, PoolSetup
-from tandem_operator.sim.report import Moment, PoolReport, latency_quantiles
+from tandem_operator.sim.report import (
+    SHARES,
+    ClassOutcome,
+    Moment,
+    PoolReport,
+    TenantOutcome,
+    latency_quantiles,
+)
 from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.verdict import Ending
 
 FIRST_TICK_S = 5.0
 PATIENCE_S = 1800.0
+NOTICED_S = 1.2
+"""The longest time from a request at a pool at zero to the tick that it brings forward: the live
+queue of passes waits for 0.2 s, and for a second between two passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +44,10 @@ class Scenario:
     """Everything a run depends on.
 
     Attributes:
-        gpus: GPUs of the cluster; `None`: as many as anybody asks for.
-        faults: what happens to the cluster; a pool's own faults stand in its setup.
-        least_s: how long to run at least, requests or not.
-        patience_s: how long after the last arrival requests may still end.
+        gpus: GPUs of the cluster; `None`: no limit.
+        faults: faults of the cluster; a pool's own faults are in its setup.
+        least_s: least length of the run, with or without requests.
+        patience_s: time after the last arrival in which requests may still end.
     """
 
     pools: tuple[PoolSetup, ...]
@@ -48,17 +61,18 @@ class Scenario:
 
 @dataclass(slots=True)
 class _Driven:
-    """A pool and what decides for it."""
+    """A pool and its policy."""
 
     pool: Pool
     policy: Policy
     reads: deque[tuple[float, Observation]] = field(default_factory=deque)
     moments: list[Moment] = field(default_factory=list)
     changes: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
+    listens: bool = False
 
 
 class Simulation:
-    """A scenario under way."""
+    """A scenario in progress."""
 
     def __init__(self, scenario: Scenario, policies: Mapping[str, Policy]) -> None:
         self.scenario = scenario
@@ -82,15 +96,15 @@ class Simulation:
             self._plan_tick(driven, FIRST_TICK_S)
 
     def pool(self, name: str) -> Pool:
-        """A pool of the scenario."""
+        """Return a pool of the scenario."""
         return self._driven[name].pool
 
     def edit(self, name: str, spec: PoolSpec, *, at_s: float) -> None:
-        """Have a user change a pool's spec at a moment."""
+        """Plan a user's change of a pool's spec at a moment."""
         self.clock.at(at_s, partial(self._set_spec, name, spec))
 
     def run(self) -> dict[str, PoolReport]:
-        """Run to the end; one report per pool."""
+        """Run to the end; return one report per pool."""
         last_s = max(setup.trace.span_s for setup in self.scenario.pools)
         deadline_s = max(last_s, self.scenario.least_s) + self.scenario.patience_s
         while not self._is_over and self.clock.now_s < deadline_s:
@@ -118,10 +132,17 @@ class Simulation:
         self, driven: _Driven, request: TraceRequest, requests: Iterator[TraceRequest]
     ) -> None:
         driven.pool.enter(request)
+        if driven.listens:
+            driven.listens = False
+            self.clock.after(NOTICED_S, partial(self._noticed, driven))
         self._expect(driven, requests)
 
+    def _noticed(self, driven: _Driven) -> None:
+        self._read(driven)
+        self._decide(driven)
+
     def _plan_tick(self, driven: _Driven, in_s: float) -> None:
-        """Read the metrics as long before the tick as they are late, then tick."""
+        """Plan a tick, and before it the reading of its metrics, by their delay."""
         early_s = min(in_s, driven.pool.setup.metric_delay_s)
         self.clock.after(in_s - early_s, partial(self._read, driven))
         self.clock.after(in_s, partial(self._tick, driven))
@@ -135,7 +156,7 @@ class Simulation:
         driven.reads.append((self.clock.now_s, seen))
 
     def _newest(self, driven: _Driven) -> Observation:
-        """The newest metrics that have arrived; those of now, emptied, while none has."""
+        """Return the newest metrics that have arrived; before that, the present ones emptied."""
         arrived_s = self.clock.now_s - driven.pool.setup.metric_delay_s + 1e-6
         reads = driven.reads
         while len(reads) > 1 and reads[1][0] <= arrived_s:
@@ -146,6 +167,10 @@ class Simulation:
         return without_metrics(seen, routers=True, engine_share=1.0)
 
     def _tick(self, driven: _Driven) -> None:
+        self._plan_tick(driven, self._decide(driven))
+
+    def _decide(self, driven: _Driven) -> float:
+        """Let the policy decide; return when it wants to be asked again."""
         pool = driven.pool
         seen = with_pods(pool, self._newest(driven))
         answer = driven.policy.tick(pool.spec, seen, self.clock.now_s + EPOCH_S)
@@ -154,7 +179,9 @@ class Simulation:
             driven.changes[role] += count != fleet.asked
             fleet.scale(count)
         if answer.for_router is not None:
-            pool.router.view.hear(answer.for_router.pace)
+            told = answer.for_router
+            pool.router.hear(told.pace, wake_s=told.wake_s)
+        driven.listens = answer.listens
         driven.moments.append(
             Moment(
                 at_s=self.clock.now_s,
@@ -171,7 +198,7 @@ class Simulation:
                 good=pool.ledger.totals.good,
             )
         )
-        self._plan_tick(driven, answer.next_tick_s)
+        return answer.next_tick_s
 
     def _report(self, driven: _Driven, end_s: float) -> PoolReport:
         pool = driven.pool
@@ -207,11 +234,49 @@ class Simulation:
             output_tokens=totals.output_tokens,
             end_s=end_s,
             moments=tuple(driven.moments),
+            classes=_classes(pool),
+            tenants=_tenants(pool),
         )
 
 
+def _classes(pool: Pool) -> dict[str, ClassOutcome]:
+    """Return the results of each class; a request that has not ended counts as not good."""
+    requests = Counter(
+        each.name
+        for asked in pool.setup.trace.requests
+        if (each := class_named(pool.spec.classes, asked.slo_class)) is not None
+    )
+    found = {}
+    for each in pool.spec.classes:
+        ended = [f for f in pool.ended if f.slo_class is not None and f.slo_class.name == each.name]
+        good = [flight for flight in ended if judge(flight, each.slo).good]
+        found[each.name] = ClassOutcome(
+            requests=requests[each.name],
+            good=len(good),
+            output_tokens=sum(flight.made for flight in ended),
+            good_output_tokens=sum(flight.made for flight in good),
+            guaranteed=each.guaranteed,
+        )
+    return found
+
+
+def _tenants(pool: Pool) -> dict[str, TenantOutcome]:
+    """What came of each tenant, and of the requests that name none; empty: none names any."""
+    requests = Counter(asked.tenant for asked in pool.setup.trace.requests)
+    if not any(requests):
+        return {}
+    found = {}
+    for name in sorted(requests):
+        ended = [flight for flight in pool.ended if flight.request.tenant == name]
+        slos = (pool.spec.slo if f.slo_class is None else f.slo_class.slo for f in ended)
+        good = sum(judge(flight, slo).good for flight, slo in zip(ended, slos, strict=True))
+        waits = sorted(flight.ttft_s for flight in ended if flight.ttft_s is not None)
+        found[name] = TenantOutcome(requests[name], good, quantile(waits, SHARES["p99"]))
+    return found
+
+
 def simulate(setup: PoolSetup, policy: Policy, scenario: Scenario | None = None) -> PoolReport:
-    """Run one pool; `scenario` gives the cluster around it, its pools are not looked at."""
+    """Run one pool; `scenario` gives the cluster around it, and its pools are ignored."""
     around = Scenario(pools=()) if scenario is None else scenario
     run = Simulation(replace(around, pools=(setup,)), {setup.name: policy})
     return run.run()[setup.name]

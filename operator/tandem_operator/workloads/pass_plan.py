@@ -1,6 +1,7 @@
-"""One tick of one pool as a value: what to apply, to write, to prune and to tell.
+"""One tick of one pool as a value: objects to apply, counts to write, objects to prune, and news.
 
-Pure and total: same world and time, same plan, for any pool that an API server can hold.
+The functions are pure and total. The same world and time give the same plan, for any pool that an
+API server can hold.
 """
 
 from collections.abc import Mapping
@@ -11,10 +12,7 @@ from pydantic import ValidationError
 
 from tandem_operator.api import (
     ROLE_KIND,
-    InferencePool,
-    InvalidPoolError,
     PoolStatus,
-    parse_pool,
     parse_status,
 )
 from tandem_operator.core.decide import decide
@@ -23,29 +21,24 @@ from tandem_operator.core.guard.rollout import next_steps, with_reserve
 from tandem_operator.core.guard.router_count import RouterCount, count_routers
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.quota.allocate import Claim
-from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec
-from tandem_operator.workloads.builders.children import children_of, templates_of
+from tandem_operator.workloads.builders.children import children_of
 from tandem_operator.workloads.builders.config_maps import memory_map
-from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
+from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
 from tandem_operator.workloads.builders.gateway_route import gateway_route, kept_routes
 from tandem_operator.workloads.builders.pod_templates import Template
-from tandem_operator.workloads.checks.acceptance import objections
-from tandem_operator.workloads.checks.pod_schema import explained, template_faults, without_effect
+from tandem_operator.workloads.checks.pod_schema import explained, without_effect
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
-from tandem_operator.workloads.objection import Objection
-from tandem_operator.workloads.observed.asked_counts import AskedCount, asked_counts, following
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
-from tandem_operator.workloads.observed.live_objects import LiveObjects, see
+from tandem_operator.workloads.observed.live_objects import see
 from tandem_operator.workloads.observed.turnover import turnovers
+from tandem_operator.workloads.pass_basis import PassBasis, read_pool
 from tandem_operator.workloads.pass_counts import (
     decided_counts,
     keeping_last,
-    left_alone,
     mirrored_counts,
 )
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, key_of
-from tandem_operator.workloads.pool_spec import external_roles, policy_of
+from tandem_operator.workloads.pool_spec import external_roles
 from tandem_operator.workloads.status.pool_events import (
     KEY_REPLACED,
     MEMORY_UNREADABLE,
@@ -71,7 +64,6 @@ __all__ = [
     "PodCost",
     "WriteOutcome",
     "conclude",
-    "parsed_pool",
     "plan",
 ]
 
@@ -80,28 +72,28 @@ REJECTED_REQUEUE_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
-    """What one tick does. The edge executes it top to bottom, then calls `conclude`.
+    """The actions of one tick. The edge executes them top to bottom, then calls `conclude`.
 
     Attributes:
         children: every child as it should be, in the order of creation, for manager `tandem`.
-        route: the HTTPRoute, apart: a cluster that refuses it keeps nothing else from the pool.
+        route: the HTTPRoute, separately: if a cluster refuses it, the pool loses nothing else.
         costs: pod-deletion-cost annotations that differ from the live ones, before `replicas`.
-        replicas: `spec.replicas` of Deployments by component, for manager `tandem-replicas`. A role
-            that is External, Paused or Recommend is not in it, but for what the PoolRole of an
-            External one asks; a new Deployment's always is, unless External, so it must be created
-            first.
-        mirrored: `spec.replicas` of PoolRoles that nobody has scaled yet, by role, for manager
+        replicas: `spec.replicas` of Deployments by component, for manager `tandem-replicas`. Roles
+            that are External, Paused or Recommend are absent, except the count that the PoolRole
+            of an External role asks for. A new Deployment's count is present unless the role is
+            External, so the Deployment must be created first.
+        mirrored: `spec.replicas` of PoolRoles that no client has scaled yet, by role, for manager
             `tandem-replicas`.
-        keep: kind and name of all that belongs to the pool; its other children are pruned. `None`:
-            prune nothing.
+        keep: kind and name of every child that the pool should have; other children are pruned.
+            `None`: prune nothing.
         memory_object: the ConfigMap of the memory when it is due, for manager `tandem`.
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
-        roles: what is new about each PoolRole, its status for manager `tandem-status`.
-        memory: to be handed back in the next `World`.
-        unreadable: why the memory was of no use, if it was not; the pool starts anew then.
-        routers: how many there should be, and why.
-        decision: `None` where the spec cannot be run; what runs is left as it is then.
-        basis: what the plan was made from, for `conclude`.
+        roles: the changed status of each PoolRole, for manager `tandem-status`.
+        memory: the memory for the next `World`.
+        unreadable: why the memory could not be used, if so; the pool then starts without memory.
+        routers: the desired number of routers, and why.
+        decision: `None` if the spec cannot be run; running objects then stay as they are.
+        basis: the input of the plan, for `conclude`.
     """
 
     children: tuple[Object, ...] = ()
@@ -119,23 +111,29 @@ class PassPlan:
     decision: Decision | None = None
     routers: RouterCount | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
-    basis: "PassBasis | None" = field(default=None, compare=False, repr=False)
+    basis: PassBasis | None = field(default=None, compare=False, repr=False)
 
     @property
     def gpus_held(self) -> int:
-        """GPUs, or units where replicas hold none, of engine pods that have a node."""
+        """Return the GPUs of engine pods that have a node; units if replicas hold no GPU."""
         return 0 if self.basis is None else self.basis.seen.gpus_held(self.basis.policy)
 
     @property
+    def asleep(self) -> bool:
+        """Return whether the pool is at zero and a request wakes it."""
+        decision = self.decision
+        return decision is not None and decision.wake_s is not None and decision.rest.asleep
+
+    @property
     def claim(self) -> Claim | None:
-        """What the pool claims of its namespace's quota, its demand curve included."""
+        """Return the pool's claim on its namespace's quota, with its demand curve."""
         share = None if self.decision is None else self.decision.share
         return None if share is None else share.claim
 
 
 def plan(world: World, *, now_s: float) -> PassPlan:
-    """What to do about the pool now."""
-    read = _read(world)
+    """Return the plan for the pool now."""
+    read = read_pool(world, now_s=now_s)
     if isinstance(read, tuple):
         return _rejected(world, read, now_s=now_s)
     before, unreadable = world.memory, None
@@ -144,8 +142,8 @@ def plan(world: World, *, now_s: float) -> PassPlan:
     try:
         return _planned(read, world, before, unreadable=unreadable, now_s=now_s)
     except Exception as error:
-        # What was learned can be learned again, and it would meet every later pass, those of the
-        # next process too: a pool that stands still is worse.
+        # Tandem can learn the lost values again. This memory would fail every later pass, also
+        # those of the next process: a pool that stands still is worse.
         sentence = f"The stored memory allows no decision: {type(error).__name__}: {error}"
         unreadable = MemoryFormatError(sentence)
         unreadable.__cause__ = error
@@ -153,85 +151,16 @@ def plan(world: World, *, now_s: float) -> PassPlan:
 
 
 def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: float) -> PassPlan:
-    """The plan with status and Events as they are after its writes."""
+    """Return the plan with status and Events as they are after its writes."""
     basis = planned.basis
     if outcome == WriteOutcome() or basis is None:
         return planned
     if outcome.refused:
         outcome = replace(outcome, refused=explained(outcome.refused, basis.mistyped))
     if outcome.refused or outcome.blocked:
-        # No count was written: those that somebody else set still stand.
+        # No count was written, so the counts of other owners still hold.
         basis = replace(basis, seen=see(world, basis.name))
     return _pass_plan(planned, basis, outcome=outcome, world=world, now_s=now_s)
-
-
-@dataclass(frozen=True, slots=True)
-class PassBasis:
-    """A pool whose spec makes sense, read once for the whole pass.
-
-    Attributes:
-        templates: pod templates by component.
-        seen: the live objects, with counts that a person set on a Managed role taken back, and with
-            those that owners of External roles ask for.
-        live: replicas of the Deployments before this pass writes any.
-        asked: what the owners of External roles ask for, and get.
-        policy: the core's view of the spec. A role that is left to a rival is not managed in it,
-            and a rollout's reserve is not off its budget.
-        mistyped: what Kubernetes does not know of the pod templates of the spec.
-    """
-
-    name: PoolName
-    pool: InferencePool
-    templates: Mapping[str, Template]
-    seen: LiveObjects
-    live: Mapping[str, int]
-    asked: Mapping[Role, AskedCount]
-    policy: PoolSpec
-    mistyped: tuple[Objection, ...]
-
-
-def parsed_pool(pool: Mapping[str, Any]) -> InferencePool | InvalidPoolError:
-    """The pool as the API's types, or what is wrong with it."""
-    try:
-        return parse_pool(pool)
-    except InvalidPoolError as error:
-        return error
-
-
-def _read(world: World) -> PassBasis | tuple[str, ...]:
-    """The pool, or what is wrong with it."""
-    pool = parsed_pool(world.pool) if world.parsed is None else world.parsed
-    if isinstance(pool, InvalidPoolError):
-        return (str(pool),)
-    name = _name_of(world)
-    wrong = objections(pool.spec, world.installation, name=name)
-    if wrong:
-        return tuple(map(str, wrong))
-    seen = see(world, name)
-    templates = templates_of(
-        pool,
-        name=name,
-        installation=world.installation,
-        with_key=roles_with_key(world, name),
-    )
-    policy = _policy(pool, world, seen)
-    rollout_gpus = with_reserve(policy, turnovers(seen, templates)).rollout_gpus
-    given = asked_counts(world.asked, policy, seen, rollout_gpus=rollout_gpus)
-    asked = {
-        role: each
-        for role, each in given.items()
-        if role in seen.replicas and not left_alone(world, role)
-    }
-    return PassBasis(
-        name=name,
-        pool=pool,
-        templates=templates,
-        seen=following(seen, asked),
-        live=seen.replicas,
-        asked=asked,
-        policy=policy,
-        mistyped=template_faults(pool.spec),
-    )
 
 
 def _planned(
@@ -242,7 +171,7 @@ def _planned(
     unreadable: MemoryFormatError | None = None,
     now_s: float,
 ) -> PassPlan:
-    """The plan from what was remembered before."""
+    """Return the plan, from the memory of the tick before."""
     name, seen = read.name, read.seen
     policy = with_reserve(read.policy, turnovers(seen, read.templates))
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
@@ -275,6 +204,7 @@ def _planned(
         ),
         keeping_last=keeping_last(world, seen, decided, memory),
         pace=decision.pace,
+        wake_s=decision.wake_s,
         routers=max(seen.replicas.get(ROUTER, 0), replicas.get(ROUTER, 0)) or routers.to,
     )
     route = gateway_route(read.pool.spec, name=name, installation=world.installation)
@@ -312,7 +242,7 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan
     status = rejected_status(
         previous,
         wrong,
-        seen=see(world, _name_of(world)),
+        seen=see(world, PoolName.of(world.pool)),
         generation=world.pool["metadata"].get("generation", 0),
         now_s=now_s,
     )
@@ -320,7 +250,7 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan
         status=_news(world, status),
         events=events_of(previous, status),
         roles=role_reports(
-            world, _name_of(world), asked={}, decision=None, in_force=False, now_s=now_s
+            world, PoolName.of(world.pool), asked={}, decision=None, in_force=False, now_s=now_s
         ),
         memory=world.memory,
     )
@@ -356,6 +286,7 @@ def _pass_plan(
         prometheus_passed_over=world.prometheus_passed_over,
         prometheus_fault=world.prometheus_fault,
         cost=read.pool.spec.cost,
+        schedules=tuple(each.name for each in read.pool.spec.scaling.schedules or ()),
         route=route_facts(read.pool.spec.router.gateway, world, outcome, name=read.name),
         now_s=now_s,
     )
@@ -387,22 +318,8 @@ def _pass_plan(
     return replace(planned, status=_news(world, status), events=events, roles=roles)
 
 
-def _policy(pool: InferencePool, world: World, seen: LiveObjects) -> PoolSpec:
-    """The policy, with roles that a rival is left alone with as those of another owner."""
-    policy = policy_of(pool.spec)
-    roles = {
-        role: replace(
-            spec,
-            managed=spec.managed and not left_alone(world, role),
-            gpus_per_replica=seen.gpus_per_replica(role, spec),
-        )
-        for role, spec in policy.roles.items()
-    }
-    return replace(policy, roles=roles)
-
-
 def _role_keys(read: PassBasis) -> frozenset[tuple[str, str]]:
-    """PoolRoles that stay even where the API server does not tell of their kind just now."""
+    """Return PoolRoles that stay although the API server does not list their kind now."""
     return frozenset((ROLE_KIND, read.name.child(role)) for role in external_roles(read.pool.spec))
 
 
@@ -425,8 +342,3 @@ def _previous(world: World) -> PoolStatus:
 def _news(world: World, status: PoolStatus) -> Mapping[str, Any] | None:
     written = status.to_object()
     return written if status_changed(world.pool.get("status") or {}, written) else None
-
-
-def _name_of(world: World) -> PoolName:
-    metadata = world.pool["metadata"]
-    return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])

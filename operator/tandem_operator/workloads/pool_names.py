@@ -16,14 +16,14 @@ ENGINE = "engine"
 LAUNCHER = "launcher"
 """The init container of an engine pod that brings the launcher, and its volume."""
 GPU_CLAIM = "gpus"
-"""What a pod calls its claim of GPUs."""
+"""The name of a pod's claim of GPUs."""
 GPUS_OPTION = "--tensor-parallel-size"
-"""Of the launcher: over how many GPUs an engine is spread."""
+"""The launcher's option for the number of GPUs of an engine."""
 MEMORY_KEY = "memory.json"
 
 
 def own_containers(component: str) -> Mapping[str, str]:
-    """By their list in a pod of the component, the containers that are Tandem's own."""
+    """Return Tandem's own containers, by their list in a pod of the component."""
     if component == ROUTER:
         return {"containers": ROUTER}
     return {"containers": ENGINE, "initContainers": LAUNCHER}
@@ -37,44 +37,50 @@ class PoolName:
     name: str
     uid: str
 
+    @classmethod
+    def of(cls, pool: Mapping[str, Any]) -> "PoolName":
+        """Return the identity of a pool as stored in the API server."""
+        metadata = pool["metadata"]
+        return cls(metadata["namespace"], metadata["name"], metadata["uid"])
+
     def child(self, component: str) -> str:
-        """Name of a component's Deployment, ServiceAccount, PodDisruptionBudget and Service."""
+        """Return the name of a component's Deployment, ServiceAccount, budget and Service."""
         return f"{self.name}-{component}"
 
     @property
     def router_internal(self) -> str:
-        """Name of the Service in front of the routers' internal port."""
+        """Return the name of the Service in front of the routers' internal port."""
         return f"{self.name}-router-internal"
 
     @property
     def memory(self) -> str:
-        """Name of the ConfigMap with the operator's memory of the pool."""
+        """Return the name of the ConfigMap with the operator's memory of the pool."""
         return f"{self.name}-memory"
 
     @property
     def cache(self) -> str:
-        """Name of the PersistentVolumeClaim that Tandem makes for the cache of its engines."""
+        """Return the name of the PersistentVolumeClaim that Tandem makes for its engines' cache."""
         return f"{self.name}-cache"
 
     @property
     def engine_key(self) -> str:
-        """Name of the Secret with the key of its engines.
+        """Return the name of the Secret with the key of its engines.
 
-        Of no pool before it: nobody reads whose the Secret is that has the name already.
+        No earlier pool has a Secret of this name: the operator could not read whose it is.
         """
         return f"{self.name}-engine-key-{hashlib.sha256(self.uid.encode()).hexdigest()[:8]}"
 
     @property
     def endpoint(self) -> str:
-        """URL at which clients inside the cluster reach the pool."""
+        """Return the URL at which clients inside the cluster reach the pool."""
         return f"http://{self.child(ROUTER)}.{self.namespace}.svc"
 
     def engine_url(self, role: Role) -> str:
-        """URL of the role's headless Service, inside the pool's namespace."""
+        """Return the URL of the role's headless Service, inside the pool's namespace."""
         return f"http://{self.child(role)}:{HTTP_PORT}"
 
     def head(self, *, api_version: str, kind: str, child: str, labels: dict[str, str]) -> Object:
-        """The head of a child: identity, labels, and the owner that it is collected with."""
+        """Return the head of a child: identity, labels, and the owner whose deletion deletes it."""
         return {
             "apiVersion": api_version,
             "kind": kind,
@@ -97,5 +103,5 @@ class PoolName:
 
 
 def key_of(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Kind and name of an object, which identify it among the children of one pool."""
+    """Return kind and name of an object, which identify it among the children of one pool."""
     return str(body.get("kind", "")), str((body.get("metadata") or {}).get("name", ""))

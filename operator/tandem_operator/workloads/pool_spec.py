@@ -1,22 +1,28 @@
-"""From the API's spec to what the core decides on: SI units, and nothing that restarts a pod."""
+"""The core's spec from the API's: SI units, and no field that restarts a pod."""
 
-from tandem_operator.api import DecodeAdmission, Management, PrefillOverflow, Router, duration_s
+from tandem_operator import api
+from tandem_operator.api import (
+    DecodeAdmission,
+    Management,
+    PrefillOverflow,
+    PrefillPodChoice,
+    Router,
+    Service,
+    SloBounds,
+    duration_s,
+)
 from tandem_operator.api import PoolSpec as ApiSpec
 from tandem_operator.core.role import Role
-from tandem_operator.core.slo import Slo
+from tandem_operator.core.slo import DEFAULT_CLASS, Slo, SloClass, strictest
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 
 
 def policy_of(spec: ApiSpec) -> PoolSpec:
-    """The part of the spec that a decision may depend on."""
+    """Return the part of the spec that a decision may depend on."""
     bounds, scaling = spec.slo.bounds(), spec.scaling
+    classes = classes_of(spec.slo)
     return PoolSpec(
-        slo=Slo(
-            ttft_s=bounds.ttft_s,
-            ttft_s_per_thousand_prompt_tokens=bounds.ttft_s_per_thousand_prompt_tokens,
-            tpot_s=bounds.tpot_s,
-            attainment=bounds.attainment,
-        ),
+        slo=strictest([each.slo for each in classes if each.guaranteed]) or _slo_of(bounds),
         roles={role: _role_of(spec, role) for role in Role},
         mode=Mode(scaling.mode.value),
         gpu_budget=scaling.gpu_budget,
@@ -26,20 +32,55 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
         max_num_seqs=spec.engine_of(Role.DECODE).max_num_seqs,
         priority=scaling.priority,
         insurance=insurance_of(spec.router),
+        sleep_after_s=None
+        if scaling.scale_to_zero_after is None
+        else duration_s(scaling.scale_to_zero_after),
+        classes=classes,
+    )
+
+
+def classes_of(slo: api.Slo) -> tuple[SloClass, ...]:
+    """Return all classes of a pool, with that of requests that name none; empty: it has none."""
+    found = tuple(
+        SloClass(
+            name=each.name,
+            slo=_slo_of(slo.bounds_of(each)),
+            guaranteed=each.service is Service.GUARANTEED,
+            priority=each.priority,
+        )
+        for each in slo.classes or ()
+    )
+    if not found or any(each.name == DEFAULT_CLASS for each in found):
+        return found
+    return (SloClass(DEFAULT_CLASS, _slo_of(slo.bounds())), *found)
+
+
+def _slo_of(bounds: SloBounds) -> Slo:
+    return Slo(
+        ttft_s=bounds.ttft_s,
+        ttft_s_per_thousand_prompt_tokens=bounds.ttft_s_per_thousand_prompt_tokens,
+        tpot_s=bounds.tpot_s,
+        attainment=bounds.attainment,
     )
 
 
 def external_roles(spec: ApiSpec) -> tuple[Role, ...]:
-    """The roles whose replicas another owner sets."""
+    """Return the roles whose replicas another owner sets."""
     return tuple(role for role in Role if spec.fleets[role].management is Management.EXTERNAL)
 
 
 def insurance_of(router: Router) -> Insurance:
-    """What sizing may count on of the pool's routers."""
+    """Return the router settings that sizing can count on."""
     return Insurance(
         decode_gate=router.decode_admission is DecodeAdmission.KEEP_TPOT,
         overflow=router.prefill_overflow is PrefillOverflow.DECODE_SLACK,
     )
+
+
+def by_prefix(spec: ApiSpec) -> bool:
+    """Return whether routers choose prefill pods by the cached part of a prompt."""
+    caching = spec.engine_of(Role.PREFILL).prefix_caching
+    return caching and spec.router.prefill_placement is PrefillPodChoice.PREFIX
 
 
 def _role_of(spec: ApiSpec, role: Role) -> RoleSpec:

@@ -1,15 +1,19 @@
-"""The router's own history, one row per second, and running totals per engine pod.
+"""The history of this router, one row per second, and running totals per engine pod.
 
-A second without a row saw nothing; a second before the router started is unknown, and the report
-says when that was. Rows of a second change while its requests' exact token counts come in.
+A second without a row had no event. A second before the start of the router is unknown, and the
+report contains the start. Rows of a second change while exact token counts of its requests come in.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from tandem_contracts.arrivals import (
+    MOST_AMOUNT,
+    MOST_COUNT,
     ArrivalsReport,
+    ClassReport,
     FinishedRow,
     InSystem,
     LegReport,
@@ -18,11 +22,16 @@ from tandem_contracts.arrivals import (
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_routing.history import (
     BUCKET_EDGES_TOKENS,
+    CLASS_WINDOW_S,
     HISTORY_S,
+    ClassHistory,
     Finished,
     SecondOfArrivals,
 )
 from tandem_routing.verdict import Cause, Verdict
+
+# What is further ahead was written down before the clock was set back, and a report has no room.
+_MOST_AHEAD_S = 60
 
 
 @dataclass(slots=True)
@@ -41,12 +50,12 @@ class LegTotals:
     touched_s: float = 0.0
 
     def busy_until(self, now: float) -> float:
-        """Return the busy time including a stretch that has not ended."""
+        """Return the busy time, including a period that has not ended."""
         return self.busy_s + (now - self.since_s if self.outstanding else 0.0)
 
 
 class Ledger:
-    """What `/arrivals` reports."""
+    """The content of `/arrivals`."""
 
     def __init__(
         self, *, router: str, wall: Callable[[], float], clock: Callable[[], float]
@@ -56,16 +65,19 @@ class Ledger:
         self._clock = clock
         self._started_s = wall()
         self._arrivals: dict[int, SecondOfArrivals] = {}
+        self._best_effort: Counter[int] = Counter()
         self._finished: dict[int, Finished] = {}
         self._legs: dict[str, LegTotals] = {}
+        self._woken_token_s: float | None = None
+        self._classes = ClassHistory()
 
     @property
     def now_s(self) -> float:
-        """The wall clock that its rows go by."""
+        """The wall clock of its rows."""
         return self._wall()
 
     def arrive(self, tokens: int) -> int:
-        """Count a request on entry and return the second it stands in."""
+        """Count a request on entry and return the second of its row."""
         second = int(self._wall())
         row = self._arrivals.get(second)
         if row is None:
@@ -74,8 +86,16 @@ class Ledger:
         row.add(tokens)
         return second
 
+    def arrive_best_effort(self) -> int:
+        """Count a request on entry for which no replica is held; return its second."""
+        second = int(self._wall())
+        if second not in self._best_effort:
+            self._forget(second)
+        self._best_effort[second] += 1
+        return second
+
     def correct(self, second: int, *, estimated: int, exact: int, cached: int | None) -> None:
-        """Put the exact counts of a request where its estimate stood."""
+        """Replace the estimate of a request by its exact counts."""
         row = self._arrivals.get(second)
         if row is None:
             return
@@ -84,14 +104,20 @@ class Ledger:
         row.cached += cached or 0
 
     def withdraw(self, second: int, *, tokens: int, cached: int | None) -> None:
-        """Take a request back that turned out to be none, as last counted."""
+        """Remove a request that was not valid, with its last counts."""
         row = self._arrivals.get(second)
         if row is None:
             return
         row.take_back(tokens)
-        row.cached -= cached or 0
+        row.cached = max(0, row.cached - (cached or 0))
         if not any(row.requests):
             del self._arrivals[second]
+
+    def withdraw_best_effort(self, second: int) -> None:
+        """Take such a request back that turned out to be none."""
+        if second in self._best_effort:
+            self._best_effort[second] -= 1
+            self._best_effort += Counter()
 
     def finish(self, verdict: Verdict, cause: Cause | None, *, output_tokens: int) -> None:
         """Count a request that ended."""
@@ -101,6 +127,35 @@ class Ledger:
             self._forget(second)
             row = self._finished[second] = Finished()
         row.add(verdict, cause, output_tokens=output_tokens)
+
+    def woken(self, *, received_s: float, token_s: float) -> None:
+        """Record the first token of a request that had waited for the pool to wake."""
+        last_s = self._woken_token_s
+        again = last_s is None or received_s > last_s
+        self._woken_token_s = token_s if last_s is None or again else min(last_s, token_s)
+
+    def finish_class(self, name: str, verdict: Verdict, *, output_tokens: int) -> None:
+        """Count a request of a class that ended."""
+        second = int(self._wall())
+        self._classes.add(name, verdict.outcome, output_tokens=output_tokens, second=second)
+
+    def classes(self, queued: Mapping[str, int]) -> list[ClassReport]:
+        """Return the recent results of each class; `queued` has the waiting requests of each."""
+        second, found = int(self._wall()), []
+        for name, waiting in queued.items():
+            window = self._classes.window(name, second=second)
+            found.append(
+                ClassReport(
+                    name=name,
+                    window_s=CLASS_WINDOW_S,
+                    finished=window.finished,
+                    good=window.good,
+                    output_tokens=min(window.output_tokens, MOST_COUNT),
+                    good_output_tokens=min(window.good_output_tokens, MOST_COUNT),
+                    queued_requests=waiting,
+                )
+            )
+        return found
 
     def leg_began(self, pod: Pod) -> None:
         """Count a request that was sent to `pod`."""
@@ -131,7 +186,7 @@ class Ledger:
         computed_tokens: int,
         output_tokens: int,
     ) -> None:
-        """Add what a leg that `pod` answered was worth; `computed_tokens` were prefilled there."""
+        """Add the tokens of a leg that `pod` answered; `computed_tokens` were prefilled there."""
         leg = self._legs[pod.name]
         leg.requests += 1
         leg.prompt_tokens += prompt_tokens
@@ -140,7 +195,13 @@ class Ledger:
         leg.output_tokens += output_tokens
 
     def report(
-        self, *, now_s: float, in_system: InSystem, sick: list[SickReport], busy_share: float
+        self,
+        *,
+        now_s: float,
+        in_system: InSystem,
+        sick: list[SickReport],
+        busy_share: float,
+        classes: Sequence[ClassReport] = (),
     ) -> ArrivalsReport:
         """Return the whole `/arrivals` document at `now_s` of the wall clock."""
         now = self._clock()
@@ -156,33 +217,36 @@ class Ledger:
                 (second, row.requests, row.tokens, row.cached)
                 for second, row in sorted(self._arrivals.items())
             ],
+            best_effort=sorted(self._best_effort),
             finished=cast(
                 list[tuple[int, FinishedRow]],
-                [(second, row.row()) for second, row in sorted(self._finished.items())],
+                [(second, _row(row)) for second, row in sorted(self._finished.items())],
             ),
             in_system=in_system,
+            classes=list(classes),
             legs=[
                 LegReport(
                     pod=name,
                     role=leg.role.value,
                     busy_s=round(leg.busy_until(now), 6),
                     requests=leg.requests,
-                    prompt_tokens=leg.prompt_tokens,
-                    cached_tokens=leg.cached_tokens,
-                    prompt_token_contexts=leg.prompt_token_contexts,
-                    output_tokens=leg.output_tokens,
+                    prompt_tokens=min(leg.prompt_tokens, MOST_COUNT),
+                    cached_tokens=min(leg.cached_tokens, MOST_COUNT),
+                    prompt_token_contexts=min(leg.prompt_token_contexts, MOST_AMOUNT),
+                    output_tokens=min(leg.output_tokens, MOST_COUNT),
                 )
                 for name, leg in sorted(self._legs.items())
             ],
             sick=sick,
             busy_share=busy_share,
+            woken_token_s=self._woken_token_s,
         )
 
     def _forget(self, second: int) -> None:
-        oldest = second - HISTORY_S
-        for rows in (self._arrivals, self._finished):
-            for past in [known for known in rows if known <= oldest]:
-                del rows[past]
+        oldest, latest = second - HISTORY_S, second + _MOST_AHEAD_S
+        for rows in (self._arrivals, self._best_effort, self._finished):
+            for other in [known for known in rows if not oldest < known <= latest]:
+                del rows[other]
         horizon = self._clock() - HISTORY_S
         for name in [
             name
@@ -190,3 +254,11 @@ class Ledger:
             if not leg.outstanding and leg.touched_s < horizon
         ]:
             del self._legs[name]
+
+
+def _row(finished: Finished) -> dict[str, Any]:
+    """Return the counts of a second, none beyond what a report may hold: one would cost it all."""
+    row = finished.row()
+    for name in ("output_tokens", "output_tokens_squared"):
+        row[name] = min(row[name], MOST_COUNT)
+    return row

@@ -1,4 +1,4 @@
-"""The router's Prometheus metrics, with the same buckets for every pool so that they add up."""
+"""The router's Prometheus metrics, with the same buckets for every pool, so that sums are valid."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,8 +26,11 @@ def log_spaced_buckets() -> tuple[float, ...]:
     return tuple(round(edge, 6) for edge in edges)
 
 
+_EVERYWHERE = tuple(cause for cause in Cause if cause is not Cause.WAKE)
+
+
 class RouterMetrics:
-    """Everything `/metrics` says. Gauges are read from the router when they are asked for."""
+    """The content of `/metrics`. Gauges are read from the router at each scrape."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -77,8 +80,37 @@ class RouterMetrics:
             "Prompt tokens that a prefix cache served, where the engine says so.",
             registry=registry,
         )
+        self.foreseen_tokens = Counter(
+            "tandem_router_foreseen_cached_tokens",
+            "Prompt tokens that prefill pods should have cached, by what they were sent before.",
+            registry=registry,
+        )
         self.output_tokens = Counter(
             "tandem_router_output_tokens", "Tokens generated.", registry=registry
+        )
+        self.class_requests = Counter(
+            "tandem_router_class_requests",
+            "Requests of a class that ended, by outcome at the bounds of the class.",
+            ["slo_class", "outcome"],
+            registry=registry,
+        )
+        self.class_output_tokens = Counter(
+            "tandem_router_class_output_tokens",
+            "Tokens generated for requests of a class, by result.",
+            ["slo_class", "result"],
+            registry=registry,
+        )
+        self.tenant_tokens = Counter(
+            "tandem_router_tenant_tokens",
+            "Tokens of requests of a tenant that ended, by kind.",
+            ["tenant", "kind"],
+            registry=registry,
+        )
+        self.tenant_refused = Counter(
+            "tandem_router_tenant_refused",
+            "Requests refused because their tenant reached a limit, by limit.",
+            ["tenant", "limit"],
+            registry=registry,
         )
         self.retries = Counter(
             "tandem_router_retries", "Second tries, by reason.", ["reason"], registry=registry
@@ -146,6 +178,11 @@ class RouterMetrics:
             ["role", "state"],
             registry=registry,
         )
+        self._marks = Gauge(
+            "tandem_router_prefix_marks",
+            "Stretches of prompts that the router takes prefill pods to have cached.",
+            registry=registry,
+        )
         self._busy = Gauge(
             "tandem_router_busy_share",
             "Share of one core that the process used in the last half minute.",
@@ -156,7 +193,8 @@ class RouterMetrics:
             "Generation of the settings in force.",
             registry=registry,
         )
-        for cause in Cause:
+        # Only a pool that may go to zero has series of a wake.
+        for cause in _EVERYWHERE:
             self.blame.labels(cause.value)
         for how in Lost:
             self.kv_expired.labels(how.value)
@@ -164,7 +202,7 @@ class RouterMetrics:
         self._ended = {outcome: self.requests.labels(outcome.value) for outcome in Outcome}
         self.parts: dict[Cause, Histogram] = {
             cause: self.ttft_part.labels(cause.value)
-            for cause in Cause
+            for cause in _EVERYWHERE
             if cause not in (Cause.DECODE_STEP, Cause.ERROR)
         }
 
@@ -175,12 +213,14 @@ class RouterMetrics:
         queued: Callable[[], int],
         held: Callable[[], int],
         generation: Callable[[], int],
+        marks: Callable[[], int],
         busy_share: Callable[[], float],
     ) -> None:
-        """Have the gauges read the router's own state."""
+        """Connect the gauges to the state of the router."""
         self._queued.set_function(queued)
         self._held.set_function(held)
         self._generation.set_function(generation)
+        self._marks.set_function(marks)
         self._busy.set_function(busy_share)
         for role in Role:
 
@@ -212,8 +252,9 @@ class RouterMetrics:
         prompt_tokens: int,
         cached_tokens: int,
         output_tokens: int,
+        guaranteed: bool = True,
     ) -> None:
-        """Count a request that ended."""
+        """Count a request that ended; series about the SLO leave best effort out."""
         outcome = verdict.outcome
         self._ended[outcome].inc()
         if outcome is Outcome.REFUSED:
@@ -221,7 +262,7 @@ class RouterMetrics:
         self.prompt_tokens.inc(prompt_tokens)
         self.cached_tokens.inc(cached_tokens)
         self.output_tokens.inc(output_tokens)
-        if outcome is Outcome.GONE:
+        if outcome is Outcome.GONE or not guaranteed:
             return
         result = "good" if outcome is Outcome.GOOD else "violated"
         self.slo_requests.labels(result, _bucket_label(prompt_tokens)).inc()
@@ -233,15 +274,21 @@ class RouterMetrics:
         if verdict.tpot_s is not None:
             self.tpot.observe(verdict.tpot_s)
 
+    def finish_class(self, name: str, verdict: Verdict, *, output_tokens: int) -> None:
+        """Count a request of a class that ended."""
+        self.class_requests.labels(name, verdict.outcome.value).inc()
+        result = "good" if verdict.outcome is Outcome.GOOD else "violated"
+        self.class_output_tokens.labels(name, result).inc(output_tokens)
+
     def _ejected(self, pod: Pod, why: Why) -> None:
         self.ejections.labels(pod.endpoint.role.value, why.value).inc()
 
     def spans(self, result: str, count: int) -> None:
-        """Count spans that were `sent` or `lost`; any thread may."""
+        """Count spans that were `sent` or `lost`; any thread can call it."""
         self._spans.labels(result).inc(count)
 
     def exposition(self, names: Sequence[str] = ()) -> bytes:
-        """Return the text for a scrape: of all series, or of those with these names."""
+        """Return the text of a scrape: all series, or only those with these names."""
         if not names:
             return generate_latest(self.registry)
         return generate_latest(self.registry.restricted_registry(names))
@@ -249,6 +296,8 @@ class RouterMetrics:
     def observe_parts(self, parts: Mapping[Cause, float]) -> None:
         """Count the parts of one TTFT."""
         for cause, value in parts.items():
+            if cause not in self.parts:
+                self.parts[cause] = self.ttft_part.labels(cause.value)
             self.parts[cause].observe(value)
 
 

@@ -65,11 +65,12 @@ def endpoint_of(pod: Mapping[str, Any]) -> Endpoint | None:
         revision=labels.get(REVISION_LABEL, ""),
         ready=not ended and _is_ready(status),
         leaving=ended or metadata.get("deletionTimestamp") is not None,
+        restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
     )
 
 
 def peer_of(pod: Mapping[str, Any]) -> Peer | None:
-    """Return a pod as a router to speak to, one that ends included: it serves until then."""
+    """Return a pod as another router; a terminating router counts, because it still serves."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     address = status.get("podIP")
     is_router = (metadata.get("labels") or {}).get(ROLE_LABEL) == ROUTER
@@ -83,7 +84,7 @@ def _has_ended(status: Mapping[str, Any]) -> bool:
 
 
 def _part(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a pod; its spec is most of it."""
+    """Return the needed part of a pod; its spec, which is most of it, is dropped."""
     metadata = pod["metadata"]
     names = ("name", "labels", "ownerReferences", "deletionTimestamp")
     return {
@@ -100,7 +101,7 @@ def _is_ready(status: Mapping[str, Any]) -> bool:
 
 
 class ClusterSource:
-    """Keeps fleet and settings as the API server shows them."""
+    """Updates fleet and settings from the API server."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class ClusterSource:
         self._take_all()
 
     def _take_all(self) -> None:
-        """Take all pods that are the pool's, once pods and ReplicaSets were listed."""
+        """Add all pods of the pool, once pods and ReplicaSets are listed."""
         if self._pods is not None and self._owners.known:
             endpoints = map(self._own_endpoint, self._pods.values())
             self._fleet.replace(endpoint for endpoint in endpoints if endpoint is not None)

@@ -1,30 +1,29 @@
-"""The client's end of a connection: no write waits, and what must be waited for has a bound.
+"""The client's side of a connection: a write never waits, and each wait has a limit.
 
-aiohttp waits inside a write, and for as long as the client takes nothing. That time is neither the
-engine's nor without end, so it is spent in one place, counted, and ended by giving the client up.
+aiohttp waits inside a write for as long as the client reads nothing. This time is not the engine's,
+and it must be limited. So one place waits, counts the time, and ends it by giving the client up.
 """
 
 import asyncio
-import fcntl
-import sys
-import termios
 from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.http import StreamWriter
 
+from tandem_engine.router.forwarding.untaken import untaken_bytes
+
 _LAST_WORDS_S = 1.0
 
 
 class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
-    """The client closed its connection, or was given up."""
+    """The client closed its connection, or the router gave it up."""
 
 
 class Client:
     """Writes one answer.
 
     Attributes:
-        stalled_s: how long, in all, the client made the router wait.
+        stalled_s: the total time for which the router waited for the client.
         ended: whether all of the answer was written.
     """
 
@@ -36,14 +35,15 @@ class Client:
         until_s: float,
         closing: Callable[[], bool],
     ) -> None:
-        """Give the client up once it takes nothing for `idle_s`, or is behind at `until_s`.
+        """Give the client up if it reads nothing for `idle_s`, or has unread data at `until_s`.
 
-        `closing` says whether the connection is to end with the answer.
+        `closing` says whether the connection closes after the answer.
         """
         writer = request.writer
         assert isinstance(writer, StreamWriter)  # noqa: S101 - the one that aiohttp's server makes
         self._writer = writer
         self._request = request
+        self._protocol = request.protocol
         self._idle_s = idle_s
         self._until_s = until_s
         self._closing = closing
@@ -51,7 +51,7 @@ class Client:
         self.ended = False
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
-        """Send a part of the answer; returns once the client has taken most of what it was sent.
+        """Send a part of the answer; return once the client has read most of the sent data.
 
         Raises `ClientGone`; so does `end`.
         """
@@ -61,7 +61,23 @@ class Client:
             await self._writer.write(data, drain=False)
         except OSError as error:
             raise ClientGone from error
-        if self._request.protocol.writing_paused:
+        await self.taken()
+
+    def push(self, data: bytes) -> bool:
+        """Send a further part of an answer that has begun; return whether to wait for the client.
+
+        Raises `ClientGone`.
+        """
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise ClientGone
+        # As aiohttp's writer does, without the steps that nothing needs here.
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._writer.chunked else data)
+        return self._protocol.writing_paused
+
+    async def taken(self) -> None:
+        """Wait until the client has read most of the sent data; raises `ClientGone`."""
+        if self._protocol.writing_paused:
             await self._taken()
 
     async def end(self, response: web.StreamResponse) -> None:
@@ -74,11 +90,10 @@ class Client:
         except OSError as error:
             raise ClientGone from error
         self.ended = True
-        if self._request.protocol.writing_paused:
-            await self._taken()
+        await self.taken()
 
     def hurry(self) -> None:
-        """Leave the client a moment for the rest."""
+        """Leave the client only a moment to read the rest."""
         self._until_s = asyncio.get_running_loop().time() + _LAST_WORDS_S
 
     async def _open(self, response: web.StreamResponse) -> None:
@@ -87,7 +102,7 @@ class Client:
         await response.prepare(self._request)
 
     async def _taken(self) -> None:
-        """Wait until the client has taken most of what it was sent."""
+        """Wait until the client has read most of the sent data."""
         transport = self._request.transport
         if transport is None:
             raise ClientGone
@@ -99,33 +114,17 @@ class Client:
         taken.add_done_callback(_retrieve)
         try:
             while not taken.done():
-                left = _untaken_bytes(transport)
+                left = untaken_bytes(transport)
                 bound_s = min(self._idle_s, max(0.0, self._until_s - now))
                 await asyncio.wait((taken,), timeout=bound_s)
                 now = loop.time()
-                if not taken.done() and (now >= self._until_s or _untaken_bytes(transport) >= left):
+                if not taken.done() and (now >= self._until_s or untaken_bytes(transport) >= left):
                     transport.abort()
                     raise ClientGone
         finally:
             self.stalled_s += loop.time() - began
         if transport.is_closing():
             raise ClientGone
-
-
-def _untaken_bytes(transport: asyncio.Transport) -> int:
-    """Return what waits for the client here and in the kernel.
-
-    The kernel asks for more only once a good part of its megabytes has gone: to a slow client that
-    takes minutes in which the transport alone looks stuck.
-    """
-    here = transport.get_write_buffer_size()
-    try:
-        queued = fcntl.ioctl(
-            transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0"
-        )
-    except (OSError, ValueError):
-        return here
-    return here + int.from_bytes(queued, sys.byteorder)
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:

@@ -1,9 +1,9 @@
-"""Takes one request through its decode leg: which pod, how often, and what became of it.
+"""Runs the decode leg of a request: the choice of the pod, the tries, and the result.
 
-A leg is tried at most twice, and never again once the stream has begun; once more where all that
-its last try may have failed at is the pull of KV blocks. KV parameters are used a second time only
-if the first decode pod cannot have seen them: a pod that pulled the blocks frees them, and they may
-hold another request's data by then.
+A leg is tried at most twice, and never again after the stream has begun. It is tried once more if
+the only possible fault of the last try is the pull of KV blocks. KV parameters are used again only
+if the first decode pod cannot have seen them. A pod that pulled the blocks frees them, and then
+they can hold data of another request.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_engine.router.scheduling.placement import DecodeOnly
-from tandem_engine.router.scheduling.request_queue import RequestQueue
+from tandem_engine.router.scheduling.places import Places
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
 from tandem_routing.time_shares import Stage
@@ -42,7 +42,7 @@ class DecodeLeg:
     """Runs decode legs."""
 
     fleet: EnginePods
-    waiting: RequestQueue
+    places: Places
     upstream: Upstream
     accounts: Accounts
     failures: Failures
@@ -53,16 +53,16 @@ class DecodeLeg:
 
     @property
     def learned(self) -> LearnedByRouter:
-        """What the router has learned so far."""
+        """The learned values of the router."""
         return self.accounts.learned
 
     async def run(
         self, flight: Flight, sink: Sink, handover: Handover | None
     ) -> web.StreamResponse:
-        """Serve a request from decode pods: two at most, and a third where a pull failed.
+        """Serve a request from decode pods: at most two, and a third if a pull failed.
 
-        `handover` is what its prefill pod has for it. Raises `LeaseOver` where that is held no
-        longer.
+        `handover` holds the KV blocks of its prefill pod. Raises `LeaseOver` if their lease has
+        ended.
         """
         failed = flight.given_up
         while True:
@@ -89,24 +89,23 @@ class DecodeLeg:
                 pulls=handover is not None,
                 source=None if handover is None else handover.prefill,
             )
-            self.waiting.arrived(flight.placement)
+            self.places.arrived(flight.placement)
             try:
                 return await self._once(flight, sink, attempt, load, handover)
             except UpstreamFailure as failure:
                 if handover is not None and failure.never_sent:
                     handover.seen_by = None
                 self.failures.failed(attempt, failure)
-                error = gateway_error(failure)
                 # Before the client is told: it may ask again at once, and at another router.
                 ends_here = await self.failures.ends_here(flight, pod, failure)
                 if sink.begun:
-                    return await sink.fail(error)
+                    return await sink.fail(gateway_error(failure))
                 # A pull that failed says nothing of what the pod computes by itself.
                 pulled = handover is not None and handover.seen_by is not None
                 if ends_here or (flight.tries >= _MOST_TRIES and not pulled):
                     refused = failure.reason in _REFUSED_LATE
                     flight.ending = Ending.SHED if refused else Ending.FAILED
-                    raise error from failure
+                    raise gateway_error(failure) from failure
                 self.accounts.metrics.retries.labels(failure.reason.value).inc()
                 failed = pod
                 if pulled and handover is not None:
@@ -122,7 +121,7 @@ class DecodeLeg:
         self.accounts.metrics.decode_only.labels(reason.value).inc()
 
     async def _pod(self, flight: Flight, handover: Handover | None, *, avoid: Pod | None) -> Pod:
-        """Return the decode pod to use, one that can pull what there is if possible; waits."""
+        """Wait for a decode pod, and return one that can pull the KV blocks if possible."""
         revision = None if handover is None else handover.revision
         chosen = flight.placement.decode
         if chosen is not None and chosen is not avoid and chosen.usable:
@@ -157,7 +156,7 @@ class DecodeLeg:
     async def _once(
         self, flight: Flight, sink: Sink, attempt: Attempt, load: Load, handover: Handover | None
     ) -> web.StreamResponse:
-        """Serve from the attempt's pod, where `load` is counted until this is over."""
+        """Serve from the pod of the attempt, where `load` counts until this returns."""
         pod, count = attempt.pod, flight.token_count()
         attempt.tokens_made = lambda: count.output_tokens
         began = self.clock()
@@ -169,7 +168,7 @@ class DecodeLeg:
         try:
             async with Watchdog(until_s) as watchdog:
                 attempt.give_up = lambda: not sink.begun and watchdog.end()
-                response = await self.upstream.decode(
+                answer = await self.upstream.decode(
                     pod,
                     path=flight.call.kind.path,
                     body=flight.call.decode_body(kv_params),
@@ -180,15 +179,15 @@ class DecodeLeg:
                     return await self.relay.run(
                         flight,
                         sink,
-                        response,
+                        answer,
                         count,
                         watchdog,
                         attempt=attempt,
                         own_until_s=None if handover is None else handover.until_s,
                     )
                 finally:
-                    # Closed, not released: the engine stops work nobody reads.
-                    response.release() if response.content.at_eof() else response.close()
+                    # If a part is unread, the engine stops this work.
+                    answer.release()
         except TimeoutError:
             if attempt.given_up:
                 raise UpstreamFailure(FailureReason.SILENT) from None
@@ -208,7 +207,7 @@ class DecodeLeg:
                 return await sink.fail(error)
             raise
         finally:
-            self.waiting.release(pod, load)
+            self.places.release(pod, load)
             self.accounts.ledger.leg_ended(pod)
             flight.output_tokens = count.output_tokens
             flight.longest_tokens = count.longest_tokens

@@ -1,7 +1,8 @@
-"""What a failure or a silence says: of the pod that it came from, and of the request itself."""
+"""The meaning of a failure or a silence: for the pod, and for the request itself."""
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass, field
 
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """Tells ejection what failures mean, and finds out which requests end engines."""
+    """Reports failures to the ejection, and finds requests that end engines."""
 
     fleet: EnginePods
     upstream: Upstream
@@ -46,7 +47,7 @@ class Failures:
             raise
 
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
-        """Log that a pod did not serve a request, and hold it against the pod."""
+        """Log that a pod did not serve a request, and count it against the pod."""
         pod = attempt.pod
         logger.warning(
             "engine pod did not serve a request",
@@ -63,11 +64,11 @@ class Failures:
             self.fleet.ejection.failed(attempt)
 
     def silent(self, flight: Flight, attempt: Attempt, *, silent_s: float) -> None:
-        """Have a probe tell what a pod is, where it was silent long enough to say anything of it.
+        """Start a probe of a pod that was silent for long enough.
 
-        A request that came to the pod with its time all but spent does not, nor does one that it
-        served until the end of that. One that waited for its KV blocks, while others that came from
-        the same prefill pod had theirs, was in a queue.
+        There is no probe in three cases. The request reached the pod with hardly any time left. The
+        pod served it until the end of its time. Or the request waited in a queue for its KV blocks,
+        while other requests from the same prefill pod got theirs.
         """
         if attempt.queued:
             return
@@ -77,11 +78,11 @@ class Failures:
             self.fleet.doubt(attempt.pod)
 
     async def ends_here(self, flight: Flight, pod: Pod, failure: UpstreamFailure) -> bool:
-        """Return whether the request must go to no other engine, for it seems to end them.
+        """Return whether the request must go to no other engine, because it seems to end engines.
 
-        An engine has ended where it answers for its health no more. One that was leaving did so by
-        itself. Other routers know by then, if they are quick, and have said what they know. A
-        client that leaves meanwhile changes nothing of it.
+        An engine has ended if its `/health` no longer answers. A terminating engine ended by
+        itself. Before this returns, other routers know of it and have sent their own knowledge, if
+        they are quick. A client that leaves meanwhile changes nothing.
         """
         if failure.reason not in _MAY_HAVE_ENDED or pod.endpoint.leaving:
             return False
@@ -105,7 +106,7 @@ class Failures:
 
 
 def gateway_error(failure: UpstreamFailure) -> ApiError:
-    """Return what the client of a request is told that no engine served."""
+    """Return the error for a client whose request no engine served."""
     if failure.reason is FailureReason.BUSY:
         return busy_error()
     if failure.reason is FailureReason.SILENT:
@@ -123,7 +124,7 @@ def gateway_error(failure: UpstreamFailure) -> ApiError:
 
 
 def no_place(fleet: EnginePods) -> ApiError:
-    """Return what the client of a request is told that no pod took in time."""
+    """Return the error for a client whose request got no pod in time."""
     missing = not fleet.usable(Role.DECODE)
     return unavailable(
         "No decode pod became ready in time; try again later."
@@ -134,8 +135,17 @@ def no_place(fleet: EnginePods) -> ApiError:
     )
 
 
+def still_waking(left_s: float) -> ApiError:
+    """Return the error for a client whose request cannot wait until the pool wakes."""
+    return unavailable(
+        "The pool was at zero and is starting; try again later.",
+        code="pool_waking",
+        retry_after_s=math.ceil(left_s),
+    )
+
+
 def busy_error() -> ApiError:
-    """Return what the client of a request is told for which engines have no room."""
+    """Return the error for a client whose request found engines without room."""
     return unavailable(
         "The engine is at its limit; try again later.",
         code="engine_busy",

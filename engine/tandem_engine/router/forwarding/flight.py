@@ -1,13 +1,14 @@
-"""One request on its way through the router, and the accounting when it ends."""
+"""One request inside the router, and the accounting when it ends."""
 
 import asyncio
 import logging
+from array import array
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tandem_contracts.router_settings import RouterSettings, SloSettings
+from tandem_contracts.router_settings import ClassSettings, RouterSettings, SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.recent import Recent, RecentRequest
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
@@ -21,6 +22,8 @@ from tandem_engine.router.scheduling.placement import NOWHERE, DecodeOnly, Prefi
 from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_routing import learned
 from tandem_routing.deadline_queue import Expected
+from tandem_routing.prefix_index import NO_PREFIX, Prefix
+from tandem_routing.tenant_shares import NO_TENANT, Tenant
 from tandem_routing.time_shares import Stage, begin_by_s
 from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, Verdict, judge
 
@@ -35,16 +38,20 @@ class Flight:
     """One accepted request.
 
     Attributes:
-        headers: what engines are sent of the client's.
-        credentials: what the client was let in by, which engines are not sent.
-        settings: those in force when it came; its deadlines stay as they were.
-        prompt_tokens: estimated until the engine says the exact number.
-        placement: where it was sent from the queue.
-        leases_lost: how often its KV blocks were kept for as long as they are.
-        given_up: the decode pod whose answer it then waited for in vain.
+        headers: the client's headers that engines get.
+        credentials: the client's credentials, which engines do not get.
+        arrival_second: the second in which it counts, as demand if it is `guaranteed`.
+        slo_class: its class at arrival; `None`: there are no classes.
+        tenant: whose share of the service it counts in.
+        settings: the settings at arrival; its deadlines stay as they were.
+        prompt_tokens: estimated until the engine reports the exact number.
+        placement: the place that it got from the queue.
+        leases_lost: number of leases of its KV blocks that ended too early.
+        held_for_wake_s: extra time that it can wait, because it arrived at a pool at zero.
+        given_up: the decode pod that did not answer it in time.
         output_tokens, longest_tokens: of all its answers, and of the longest of them.
         trace: its span, if it has one.
-        stopping: the router ends it because it is shutting down itself.
+        stopping: the router ends it because the router itself shuts down.
     """
 
     call: Call
@@ -58,6 +65,8 @@ class Flight:
     task: "asyncio.Task[object]"
     arrival_second: int
     exact: bool
+    slo_class: ClassSettings | None = field(default=None, kw_only=True)
+    tenant: Tenant = field(default=NO_TENANT, kw_only=True)
     corrected: bool = False
     cached_tokens: int | None = None
     output_tokens: int = 0
@@ -69,38 +78,71 @@ class Flight:
     decode_pod: str | None = None
     tries: int = 0
     leases_lost: int = 0
+    held_for_wake_s: float = 0.0
     given_up: Pod | None = None
     trace: RequestTrace | None = field(default=None, kw_only=True)
     stopping: bool = False
 
     @property
     def streams(self) -> int:
-        """Return how many answers it makes at once, each of them a stream to a decode pod."""
-        return min(self.call.choices, _MOST_STREAMS)
+        """Return its number of answers at once, each of them a stream at a decode pod."""
+        return _streams_of(self.call)
+
+    @property
+    def used_tokens(self) -> int:
+        """Return the tokens that it used of the pool until now.
+
+        An engine that lies may count more tokens than the model has room for.
+        """
+        dispatched = self.timeline.dispatched_s is not None
+        used = dispatched and self.ending not in (Ending.SHED, Ending.REFUSED)
+        tokens = used * self.prompt_tokens + self.output_tokens
+        longest = self.settings.max_model_len
+        return tokens if longest is None else min(tokens, longest * self.streams)
 
     @property
     def first_token_deadline_s(self) -> float:
-        """Return when waiting for a first token ends."""
-        return self.timeline.received_s + self.first_token_s
+        """Return the time at which the wait for a first token ends."""
+        most_s = self.first_token_s + self.held_for_wake_s
+        return min(self.timeline.received_s + most_s, self.deadline_s)
 
     @property
     def first_token_s(self) -> float:
-        """Return how long a first token may take, all in all."""
+        """Return the whole time that a first token can take."""
         timeouts = self.settings.timeouts
-        return min(timeouts.first_token_s, timeouts.request_s)
+        return min(timeouts.first_token_s, timeouts.request_s) + self.patience_s
 
     @property
     def deadline_s(self) -> float:
-        """Return when the request ends whatever happens."""
-        return self.timeline.received_s + self.settings.timeouts.request_s
+        """Return the time at which the request ends in any case."""
+        return self.timeline.received_s + self.settings.timeouts.request_s + self.patience_s
+
+    @property
+    def patience_s(self) -> float:
+        """Return the extra time that its class can wait for a first token."""
+        if self.slo_class is None:
+            return 0.0
+        timeouts = self.settings.timeouts
+        bound_s = self.slo_class.slo.ttft_bound_s(self.prompt_tokens)
+        return max(0.0, bound_s - min(timeouts.first_token_s, timeouts.request_s))
+
+    @property
+    def slo(self) -> SloSettings:
+        """Return its bounds at arrival."""
+        return self.settings.slo if self.slo_class is None else self.slo_class.slo
+
+    @property
+    def guaranteed(self) -> bool:
+        """Return whether replicas are held for its class."""
+        return self.slo_class is None or self.slo_class.guaranteed
 
     def left(self) -> None:
-        """Take note that the client closed its connection, as it may after a whole answer."""
+        """Record that the client closed its connection, which can also follow a whole answer."""
         if self.ending is not Ending.ANSWERED:
             self.ending = Ending.GONE
 
     def seen(self) -> RecentRequest:
-        """Return what is told of it, request by request, to whoever records the pool's traffic."""
+        """Return its row for recorders of the pool's traffic."""
         return RecentRequest(
             arrived_s=self.received_wall_s,
             prompt_tokens=self.prompt_tokens,
@@ -110,33 +152,43 @@ class Flight:
             marks=self.call.marks,
         )
 
+    def prefix(self) -> Prefix:
+        """Return the prefix that other requests may share, if placement uses prefixes."""
+        if not self.settings.prefix_placement or not self.call.marks:
+            return NO_PREFIX
+        return Prefix(array("Q", self.call.marks), self.prompt_tokens * self.call.mark_share)
+
     def token_count(self) -> StreamCount:
-        """Return a counter for one try's stream."""
+        """Return a counter for the stream of one try."""
         return count_of(self.call)
 
 
 @dataclass(slots=True)
 class LearnedByRouter(learned.Learned):
-    """What the router has learned so far, and how many tokens prompts of each kind have."""
+    """The learned values of the router, and the learned tokens of each kind of prompt."""
 
     sizes: dict[str, PromptSizes] = field(default_factory=lambda: defaultdict(PromptSizes))
 
-    def expected_of(self, flight: Flight) -> Expected:
-        """Return what to expect of a request, as far as it is known."""
+    def expected_of(self, flight: Flight, held: Mapping[Pod, int] | None = None) -> Expected:
+        """Return the expectation for a request, as far as known.
+
+        `held` has the tokens of its prompt that prefill pods should have cached.
+        """
         return self.expected(
             flight.prompt_tokens,
             output_tokens=self.expected_output_tokens(flight),
             streams=flight.streams,
+            held={pod.name: tokens for pod, tokens in held.items()} if held else None,
         )
 
     def needed_of(self, flight: Flight, *, stage: Stage) -> float:
-        """Return the time to leave for a request's first token, from a stage on."""
+        """Return the time to reserve for a request's first token, from a stage on."""
         return self.needed_s(
             self.expected_of(flight), stage=stage, first_token_s=flight.first_token_s
         )
 
     def begin_by_s(self, flight: Flight, *, stage: Stage, now: float) -> float:
-        """Return until when a request may wait before `stage`: later it would be sent in vain."""
+        """Return the latest time to begin `stage` with a chance of success."""
         needed = self.needed_of(flight, stage=stage)
         return begin_by_s(flight.first_token_deadline_s, needed=needed, now=now)
 
@@ -147,17 +199,25 @@ class LearnedByRouter(learned.Learned):
         )
 
     def expected_output_tokens(self, flight: Flight) -> int:
-        """Return the output tokens to plan for, of all choices."""
-        pace = flight.settings.decode
+        """Return the expected output tokens of all choices."""
+        return self.expected_answers(flight.call, flight.settings)
+
+    def expected_answers(self, call: Call, settings: RouterSettings) -> int:
+        """Return the expected tokens of all answers to a call."""
+        pace = settings.decode
         mean = self.answer_tokens(stated_tokens=None if pace is None else pace.output_tokens)
-        for bound in (flight.call.max_output_tokens, flight.settings.max_model_len):
+        for bound in (call.max_output_tokens, settings.max_model_len):
             if bound is not None and bound < mean:
                 mean = bound
-        return flight.streams * round(mean)
+        return _streams_of(call) * round(mean)
+
+
+def _streams_of(call: Call) -> int:
+    return min(call.choices, _MOST_STREAMS)
 
 
 class Accounts:
-    """Everything that is written down about requests."""
+    """All records about requests."""
 
     def __init__(
         self,
@@ -177,51 +237,94 @@ class Accounts:
         self._settings = settings
         self._clock = clock
         self._record = record
+        self._arrival: asyncio.Future[None] | None = None
 
-    def arrive(self, tokens: int) -> int:
-        """Count a well-formed request on entry."""
+    def arrive(self, tokens: int, slo_class: ClassSettings | None) -> int:
+        """Count a well-formed request on entry, and return its second; best effort is no demand."""
         self.metrics.arrivals.inc()
+        self.ring()
+        if slo_class is not None and not slo_class.guaranteed:
+            return self.ledger.arrive_best_effort()
         return self.ledger.arrive(tokens)
 
+    def ring(self) -> None:
+        """Wake all waiters of `arrival`: a request has come, or the router ends."""
+        if self._arrival is not None:
+            self._arrival.set_result(None)
+            self._arrival = None
+
+    async def arrival(self) -> None:
+        """Wait for the next request."""
+        if self._arrival is None:
+            self._arrival = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._arrival)
+
     def prompt_known(self, flight: Flight, *, tokens: int | None, cached: int | None) -> None:
-        """Replace the estimate of a prompt by what the engine counted."""
+        """Replace the estimate of a prompt by the count of the engine."""
         if tokens is None or flight.corrected:
             return
-        self.ledger.correct(
-            flight.arrival_second, estimated=flight.prompt_tokens, exact=tokens, cached=cached
-        )
+        if cached is not None:
+            # More would leave less than nothing of the prompt to compute.
+            cached = min(cached, tokens)
+        if flight.guaranteed:
+            self.ledger.correct(
+                flight.arrival_second, estimated=flight.prompt_tokens, exact=tokens, cached=cached
+            )
         if not flight.exact:
             self.learned.sizes[flight.call.kind].learn(flight.call.prompt, tokens=tokens)
         flight.prompt_tokens = tokens
         flight.cached_tokens = cached
         flight.exact = flight.corrected = True
 
-    def finish_unread(self, tokens: int, *, arrived_wall_s: float, slo: SloSettings) -> None:
+    def prefilled(self, flight: Flight, *, held_share: float) -> None:
+        """Learn the cached tokens at a prefill pod, and the share that it should have had."""
+        held_tokens = round(held_share * flight.prompt_tokens)
+        self.metrics.foreseen_tokens.inc(held_tokens)
+        self.learned.prefilled(
+            flight.prompt_tokens, cached_tokens=flight.cached_tokens, held_tokens=held_tokens
+        )
+
+    def finish_unread(
+        self,
+        tokens: int,
+        *,
+        arrived_wall_s: float,
+        settings: RouterSettings,
+        slo_class: ClassSettings | None,
+    ) -> None:
         """Count a request that was shed before its body was read."""
         now = self._clock()
         verdict = judge(
             Timeline(received_s=now),
             Ending.SHED,
             ended_s=now,
-            slo=slo,
+            slo=settings.slo if slo_class is None else slo_class.slo,
             prompt_tokens=tokens,
             output_tokens=0,
         )
+        guaranteed = slo_class is None or slo_class.guaranteed
         self.metrics.finish(
-            verdict, Cause.ROUTER_QUEUE, prompt_tokens=tokens, cached_tokens=0, output_tokens=0
+            verdict,
+            Cause.ROUTER_QUEUE,
+            prompt_tokens=tokens,
+            cached_tokens=0,
+            output_tokens=0,
+            guaranteed=guaranteed,
         )
-        self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
+        self._count_class(slo_class, verdict, output_tokens=0)
+        if guaranteed:
+            self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
         self.recent.ended(RecentRequest(arrived_s=arrived_wall_s, prompt_tokens=tokens))
 
     def finish(self, flight: Flight) -> None:
-        """Judge a request that ended and write it down everywhere."""
+        """Judge a request that ended, and add it to all records."""
         settings = self._settings.current or flight.settings
         now = self._clock()
         verdict = judge(
             flight.timeline,
             flight.ending,
             ended_s=now,
-            slo=settings.slo,
+            slo=_slo_of(flight, settings),
             prompt_tokens=flight.prompt_tokens,
             output_tokens=flight.longest_tokens,
         )
@@ -230,6 +333,7 @@ class Accounts:
             flight.ending,
             prompt_tokens=flight.prompt_tokens,
             output_tokens=flight.output_tokens / flight.streams,
+            guaranteed=flight.guaranteed,
         )
         self.metrics.finish(
             verdict,
@@ -237,13 +341,23 @@ class Accounts:
             prompt_tokens=flight.prompt_tokens,
             cached_tokens=flight.cached_tokens or 0,
             output_tokens=flight.output_tokens,
+            guaranteed=flight.guaranteed,
         )
+        self._count_class(flight.slo_class, verdict, output_tokens=flight.output_tokens)
         if verdict.outcome is Outcome.REFUSED:
-            self.ledger.withdraw(
-                flight.arrival_second, tokens=flight.prompt_tokens, cached=flight.cached_tokens
-            )
+            second = flight.arrival_second
+            if flight.guaranteed:
+                self.ledger.withdraw(
+                    second, tokens=flight.prompt_tokens, cached=flight.cached_tokens
+                )
+            else:
+                self.ledger.withdraw_best_effort(second)
         else:
-            self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
+            if flight.guaranteed:
+                self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
+            if Cause.WAKE in verdict.parts and verdict.ttft_s is not None:
+                received_s = flight.received_wall_s
+                self.ledger.woken(received_s=received_s, token_s=received_s + verdict.ttft_s)
             self.recent.ended(flight.seen())
         # What missed its bounds is what has a cause.
         is_logged = settings.request_log == "all" or (
@@ -259,12 +373,28 @@ class Accounts:
         if flight.trace is not None:
             flight.trace.end(verdict, flight.timeline, row)
 
+    def _count_class(
+        self, slo_class: ClassSettings | None, verdict: Verdict, *, output_tokens: int
+    ) -> None:
+        if slo_class is not None:
+            self.metrics.finish_class(slo_class.name, verdict, output_tokens=output_tokens)
+            self.ledger.finish_class(slo_class.name, verdict, output_tokens=output_tokens)
+
+
+def _slo_of(flight: Flight, settings: RouterSettings) -> SloSettings:
+    """Return the bounds in force now; for a class that no longer exists, its old bounds."""
+    if flight.slo_class is None:
+        return settings.slo
+    name = flight.slo_class.name
+    return next((each.slo for each in settings.classes if each.name == name), flight.slo)
+
 
 def _row(
     flight: Flight, verdict: Verdict, cause: Cause | None, *, duration_s: float
 ) -> dict[str, Any]:
-    """What is told of one request: ids, times and counts, never content."""
-    return {
+    """Return the log fields of one request: ids, times and counts, never content."""
+    named = {} if flight.slo_class is None else {"class": flight.slo_class.name}
+    return named | {
         "request_id": flight.request_id,
         "received_s": flight.received_wall_s,
         "kind": flight.call.kind.value,

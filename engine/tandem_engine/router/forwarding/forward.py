@@ -12,7 +12,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from tandem_engine.router.forwarding.decode_leg import DecodeLeg
-from tandem_engine.router.forwarding.failures import Failures, no_place
+from tandem_engine.router.forwarding.failures import Failures, no_place, still_waking
 from tandem_engine.router.forwarding.flight import Accounts, Flight
 from tandem_engine.router.forwarding.kv_return import KvReturn
 from tandem_engine.router.forwarding.prefill_leg import PrefillLeg
@@ -29,7 +29,8 @@ from tandem_engine.router.pods.pod import Role
 from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
 from tandem_engine.router.scheduling.request_queue import QueueFull, RequestQueue
 from tandem_engine.router.scheduling.waiter import Waiter
-from tandem_routing.time_shares import Stage
+from tandem_routing.rank import Rank
+from tandem_routing.time_shares import Stage, hold_for_wake_s
 from tandem_routing.verdict import Ending
 
 _MOST_LEASES = 2
@@ -61,7 +62,7 @@ class Forwarder:
         self._kv_return = KvReturn(upstream=upstream, metrics=accounts.metrics)
         self._prefill_leg = PrefillLeg(
             fleet=fleet,
-            waiting=waiting,
+            places=waiting.places,
             upstream=upstream,
             accounts=accounts,
             failures=self._failures,
@@ -70,12 +71,14 @@ class Forwarder:
         )
         self._decode_leg = DecodeLeg(
             fleet=fleet,
-            waiting=waiting,
+            places=waiting.places,
             upstream=upstream,
             accounts=accounts,
             failures=self._failures,
             kv_return=self._kv_return,
-            relay=Relay(fleet=fleet, waiting=waiting, killers=killers, peers=peers, clock=clock),
+            relay=Relay(
+                fleet=fleet, places=waiting.places, killers=killers, peers=peers, clock=clock
+            ),
             silence=Silence(failures=self._failures, learned=accounts.learned, clock=clock),
             clock=clock,
         )
@@ -125,20 +128,30 @@ class Forwarder:
     async def _queue(self, flight: Flight, held: contextlib.AsyncExitStack) -> PrefillPlacement:
         """Return a place, which is given back when `held` ends."""
         call = flight.call
+        prefix, caches = flight.prefix(), self._waiting.caches
+        wake_s = self._hold_for_wake(flight)
         waiter = Waiter(
             deadline_s=flight.timeline.received_s
-            + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
+            + wake_s
+            + flight.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
-            expected=lambda: self._learned.expected_of(flight),
+            expected=lambda: self._learned.expected_of(flight, caches.held(prefix)),
             split=call.split and flight.leases_lost < _MOST_LEASES,
+            prefix=prefix,
+            wake_s=wake_s,
+            tenant=flight.tenant,
         )
-        held_s = self._without_decode_s()
+        if (of := flight.slo_class) is not None:
+            waiter.slo_class = of.name
+            waiter.rank = Rank.of(guaranteed=of.guaranteed, priority=of.priority)
+        held_s, at_zero_s = self._without_decode_s(), self._fleet.at_zero_s(self._clock())
         try:
             stage = Stage.PREFILL if waiter.split else Stage.WHOLE
             async with asyncio.timeout_at(
                 self._learned.begin_by_s(flight, stage=stage, now=self._clock())
             ):
                 placement = await held.enter_async_context(self._waiting.place(waiter))
+                held.callback(self._settle, waiter, flight)
         except QueueFull:
             flight.ending = Ending.SHED
             raise too_busy(
@@ -148,13 +161,43 @@ class Forwarder:
             ) from None
         except (TimeoutError, Deserted):
             flight.ending = Ending.SHED
+            if wake_s and self._fleet.at_zero:
+                raise still_waking(self._wake_left_s(wake_s)) from None
             raise no_place(self._fleet) from None
         finally:
-            flight.timeline.held_s += self._without_decode_s() - held_s
+            waked_s = self._fleet.at_zero_s(self._clock()) - at_zero_s if wake_s else 0.0
+            flight.timeline.wake_s += waked_s
+            flight.timeline.held_s += max(0.0, self._without_decode_s() - held_s - waked_s)
         flight.timeline.dispatched_s = self._clock()
         # Copies of it may have ended engines while it waited.
         self._failures.refuse_killer(flight)
         return placement
+
+    def _settle(self, waiter: Waiter, flight: Flight) -> None:
+        self._waiting.settle(waiter, used_tokens=flight.used_tokens)
+
+    def _hold_for_wake(self, flight: Flight) -> float:
+        """Let a request that finds the pool at zero wait for as long as a wake is known to take.
+
+        Return that time, 0 for any other request. One whose time would be over by then is told at
+        once when to come again: that it came wakes the pool all the same.
+        """
+        wake_s = flight.settings.wake_s
+        if wake_s is None or not self._fleet.at_zero:
+            return 0.0
+        left_s = self._wake_left_s(wake_s)
+        if self._clock() + left_s > flight.deadline_s:
+            flight.ending = Ending.SHED
+            # All of its wait, however short: no replica would have helped.
+            flight.timeline.wake_s = wake_s
+            raise still_waking(left_s)
+        flight.held_for_wake_s = hold_for_wake_s(wake_s)
+        return wake_s
+
+    def _wake_left_s(self, wake_s: float) -> float:
+        """Return how much longer the wake under way is known to take."""
+        now = self._clock()
+        return max(1.0, wake_s - (now - self._fleet.wanted_s(now)))
 
     def _without_decode_s(self) -> float:
         """Return for how long, in all, requests waited for what no prefill pod could give."""
@@ -164,6 +207,9 @@ class Forwarder:
     def _drain_time_s(self, flight: Flight) -> int:
         """Return a guess at how long the queue in front of a new request will take."""
         pods = self._fleet.usable(Role.PREFILL)
+        wake_s = flight.settings.wake_s
+        if wake_s is not None and self._fleet.at_zero:
+            return min(_LONGEST_RETRY_S, math.ceil(self._wake_left_s(wake_s)))
         at_once = max(1, sum(max(1, pod.requests) for pod in pods))
         leg_s = self._learned.prefill_leg_s.value or 1.0
         return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / at_once)))

@@ -1,10 +1,11 @@
-"""Takes one request through its prefill leg: two pods at most, then the decode pod does it all."""
+"""Runs the prefill leg of a request: at most two pods, then a decode pod serves it whole."""
 
 import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from tandem_engine.router.forwarding.failures import Failures, gateway_error
 from tandem_engine.router.forwarding.flight import Accounts, Flight
@@ -21,7 +22,7 @@ from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Handover, usable_until_s
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
-from tandem_engine.router.scheduling.request_queue import RequestQueue
+from tandem_engine.router.scheduling.places import Places
 from tandem_routing.pod_choice import least_loaded
 from tandem_routing.time_shares import Stage
 from tandem_routing.verdict import Ending
@@ -30,12 +31,19 @@ from tandem_routing.verdict import Ending
 _UNREAD = frozenset({FailureReason.DISCONNECTED, FailureReason.MALFORMED})
 
 
+class Left(Protocol):
+    """Called when a pod no longer holds a request, with whether it has `computed` the prompt."""
+
+    def __call__(self, *, computed: bool = ...) -> None:
+        """Record it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillLeg:
     """Runs prefill legs."""
 
     fleet: EnginePods
-    waiting: RequestQueue
+    places: Places
     upstream: Upstream
     accounts: Accounts
     failures: Failures
@@ -43,22 +51,24 @@ class PrefillLeg:
     clock: Callable[[], float]
 
     async def run(self, flight: Flight, placement: PrefillPlacement) -> Handover | None:
-        """Return what a prefill pod has for a decode pod; `None`: the decode pod does it all.
+        """Return the KV blocks for a decode pod; `None`: a decode pod serves the request whole.
 
-        A leg that fails is tried once more, at another pod; one that is silent is not.
+        A leg that fails is tried once more, at another pod. A leg without an answer is not.
         """
         pod = placement.prefill
         if pod is None:
             return None
         flight.timeline.prefill_started = True
-        started, load = self.clock(), placement.load
+        started = self.clock()
         ejection = self.fleet.ejection
-        left = partial(self.waiting.left_prefill, placement)
+        left: Left = partial(self.places.left_prefill, placement)
         for last in (False, True):
             flight.prefill_pod, tried_s = pod.name, self.clock()
             attempt = ejection.begin(pod, tokens=flight.prompt_tokens)
             try:
-                answer = await self._once(flight, attempt, left, retry=last)
+                answer = await self._once(
+                    flight, attempt, left, held_share=None if last else placement.held_share
+                )
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
                 if not attempt.given_up:
@@ -74,8 +84,8 @@ class PrefillLeg:
                 if other is not None:
                     self.accounts.metrics.retries.labels(failure.reason.value).inc()
                     pod = other
-                    pod.enter(load, self.clock())
-                    left = partial(self.waiting.release, pod, load)
+                    self.places.sent_again(placement, pod)
+                    left = partial(self.places.left_again, placement, pod)
                     continue
             else:
                 self._learn(flight, answer, started)
@@ -102,15 +112,18 @@ class PrefillLeg:
         return None
 
     async def _once(
-        self, flight: Flight, attempt: Attempt, left: Callable[[], None], *, retry: bool
+        self, flight: Flight, attempt: Attempt, left: Left, *, held_share: float | None
     ) -> PrefillAnswer:
-        """Ask the attempt's pod; `left` is called once it holds the request no longer."""
-        pod = attempt.pod
+        """Ask the pod of the attempt; `left` is called once it no longer holds the request.
+
+        `held_share` of the prompt should be in its cache; `None`: this is a second try.
+        """
+        pod, retry = attempt.pod, held_share is None
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
         timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
         # A decode pod may have to do it all.
         by_s = self.accounts.learned.begin_by_s(flight, stage=Stage.WHOLE, now=started)
-        unanswered = True
+        unanswered, computed = True, False
         self.accounts.ledger.leg_began(pod)
         try:
             async with asyncio.timeout_at(min(started + timeouts.prefill_s, by_s)) as leg:
@@ -122,7 +135,7 @@ class PrefillLeg:
                     headers=flight.headers,
                     connect_s=timeouts.connect_s,
                 )
-            unanswered = False
+            unanswered, computed = False, True
         except ApiError:
             unanswered = False
             flight.ending = Ending.REFUSED
@@ -134,7 +147,7 @@ class PrefillLeg:
             if unanswered:
                 self.kv_return.unanswered(pod, lease, connect_s=timeouts.connect_s)
             self.accounts.ledger.leg_ended(pod)
-            left()
+            left(computed=computed)
         ended = self.clock()
         self.fleet.ejection.first_token(attempt)
         if answer.kv_params or not answer.complete:
@@ -142,7 +155,7 @@ class PrefillLeg:
         else:
             self.fleet.ejection.failed(attempt)
         self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
-        self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
+        self.accounts.prefilled(flight, held_share=held_share or 0.0)
         cached = flight.cached_tokens or 0
         self.accounts.ledger.leg_served(
             pod,
@@ -177,7 +190,7 @@ class PrefillLeg:
 
 
 def _end(leg: asyncio.Timeout) -> bool:
-    """End a wait as if its time were over; return whether it still lasted."""
+    """End a wait as if its time were over; return whether it was still running."""
     if leg.expired():
         return False
     leg.reschedule(asyncio.get_running_loop().time())

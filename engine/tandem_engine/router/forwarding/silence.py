@@ -1,4 +1,4 @@
-"""What becomes of a decode leg that was silent for too long: its pod hangs, or is only busy."""
+"""The end of a decode leg that was silent for too long: its pod hangs, or is only busy."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Ends requests whose pod said nothing for as long as it may."""
+    """Ends requests whose pod was silent for too long."""
 
     failures: Failures
     learned: LearnedByRouter
@@ -29,7 +29,7 @@ class Silence:
     async def ended(
         self, flight: Flight, sink: Sink, attempt: Attempt, *, began: float, stage: Stage
     ) -> web.StreamResponse:
-        """Tell the client of a request that its pod was silent for as long as it may be."""
+        """Tell the client that the pod of its request was silent for too long."""
         last_s = flight.timeline.last_token_s
         started = last_s is not None
         heard_s = began if last_s is None else last_s + sink.stalled_s
@@ -43,27 +43,28 @@ class Silence:
                 "phase": "between tokens" if started else "first token",
             },
         )
-        error = (
-            busy_error()
-            if busy
-            else ApiError(
-                504,
-                "The engine stopped sending in the middle of the answer."
-                if started
-                else "The first token did not arrive in time.",
-                kind="server_error",
-                code="idle_timeout" if started else "first_token_timeout",
-            )
-        )
         if sink.begun:
-            return await sink.fail(error)
-        raise error
+            return await sink.fail(_error(busy=busy, started=started))
+        raise _error(busy=busy, started=started)
 
     def _was_busy(self, flight: Flight, pod: Pod, *, began: float, stage: Stage) -> bool:
-        """Return whether a pod that made no first token in time does not hang.
+        """Return whether a pod without a first token in time does not hang.
 
-        It served others meanwhile, or the request came to it too late.
+        The pod served other requests meanwhile, or the request came too late.
         """
         given_s = self.clock() - began
         served_others = pod.health.progress_s > began
         return served_others or given_s < self.learned.needed_of(flight, stage=stage)
+
+
+def _error(*, busy: bool, started: bool) -> ApiError:
+    if busy:
+        return busy_error()
+    return ApiError(
+        504,
+        "The engine stopped sending in the middle of the answer."
+        if started
+        else "The first token did not arrive in time.",
+        kind="server_error",
+        code="idle_timeout" if started else "first_token_timeout",
+    )

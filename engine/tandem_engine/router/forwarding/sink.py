@@ -1,7 +1,7 @@
-"""Where an answer goes: straight on to a streaming client, or into one whole document."""
+"""The destination of an answer: a streaming client, or one whole document."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from aiohttp import web
@@ -18,28 +18,41 @@ _END_OF_EVENT = b"\n\n"
 
 
 class Sink(Protocol):
-    """Takes the payloads of a stream."""
+    """Receives the payloads of a stream."""
 
     @property
     def begun(self) -> bool:
-        """Return whether a second try would show the client something twice."""
+        """Return whether a second try would repeat data at the client."""
 
     @property
     def stalled_s(self) -> float:
-        """Return for how long, in all, the client took nothing of what it was sent."""
+        """Return the total time for which the client read nothing."""
 
     async def send(self, payloads: list[bytes]) -> None:
-        """Take the payloads of events, in order.
+        """Send the payloads of events, in order.
 
-        Raises `UpstreamFailure` where the engine did not keep to the shape of an answer, and
-        `ClientGone`; so does `finish`.
+        Raises `UpstreamFailure` if the engine broke the shape of an answer, and `ClientGone`; so
+        does `finish`.
         """
 
+    def push(self, payloads: list[bytes]) -> bool:
+        """Send further payloads of an answer that has begun, without waiting for the client.
+
+        Returns whether the caller must wait for `taken` next. Raises the errors of `send`.
+        """
+
+    @property
+    def write(self) -> Callable[[bytes], bool] | None:
+        """Return a function that takes whole events as `push` takes payloads, if there is one."""
+
+    async def taken(self) -> None:
+        """Wait until the client has read most of the sent data; raises `ClientGone`."""
+
     async def finish(self) -> web.StreamResponse:
-        """End well."""
+        """End the answer with success."""
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
-        """End an answer that had begun."""
+        """End an answer that had begun with an error."""
 
 
 class StreamSink:
@@ -58,21 +71,33 @@ class StreamSink:
 
     @property
     def begun(self) -> bool:
-        """Return whether the client has been sent anything."""
+        """Return whether the client got any data."""
         return self._response.prepared
 
     @property
     def stalled_s(self) -> float:
-        """Return for how long the client was waited for."""
+        """Return the total time for which the router waited for the client."""
         return self._client.stalled_s
 
     async def send(self, payloads: list[bytes]) -> None:
         """Write the events in one piece."""
-        if len(payloads) == 1:
-            data = b"data: " + payloads[0] + b"\n\n"
-        else:
-            data = b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
-        await self._client.write(self._response, data)
+        await self._client.write(self._response, self._framed(payloads))
+
+    def push(self, payloads: list[bytes]) -> bool:
+        """Write the events in one piece."""
+        return self._client.push(self._framed(payloads))
+
+    @property
+    def write(self) -> Callable[[bytes], bool] | None:
+        """Return the function that writes events at once."""
+        return self._client.push
+
+    async def taken(self) -> None:
+        """Wait for the client."""
+        await self._client.taken()
+
+    def _framed(self, payloads: list[bytes]) -> bytes:
+        return b"".join([b"data: %b\n\n" % payload for payload in payloads])
 
     async def finish(self) -> web.StreamResponse:
         """Close the stream."""
@@ -80,7 +105,7 @@ class StreamSink:
         return self._response
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
-        """Say in the stream why it ends here, unless it has ended."""
+        """Send the error in the stream, unless the stream has ended."""
         self._client.hurry()
         if not self._client.ended:
             await self._client.write(self._response, self._last_words(error))
@@ -91,25 +116,28 @@ class StreamSink:
 
 
 class NamedStreamSink(StreamSink):
-    """Passes events on that have their frames."""
+    """Passes events on with their frames."""
 
     def __init__(self, client: Client, headers: dict[str, str], *, anthropic: bool) -> None:
         super().__init__(client, headers)
         self._anthropic = anthropic
         self._sent = 0
 
-    async def send(self, payloads: list[bytes]) -> None:
-        """Write the events in one piece."""
+    @property
+    def write(self) -> None:
+        """Return `None`: this sink counts each event."""
+
+    def _framed(self, payloads: list[bytes]) -> bytes:
         data = b"".join(payloads)
         self._sent += data.count(_END_OF_EVENT)
-        await self._client.write(self._response, data)
+        return data
 
     def _last_words(self, error: ApiError) -> bytes:
         return named_error_event(error, anthropic=self._anthropic, sent=self._sent)
 
 
 class AnswerSink:
-    """Collects the stream for a client that wants one document."""
+    """Collects the stream for a client that asked for one document."""
 
     def __init__(self, client: Client, call: Call, headers: dict[str, str]) -> None:
         self._client = client
@@ -120,20 +148,32 @@ class AnswerSink:
 
     async def send(self, payloads: list[bytes]) -> None:
         """Take chunks."""
+        self.push(payloads)
+
+    def push(self, payloads: list[bytes]) -> bool:
+        """Take chunks."""
         self.begun = True
         try:
             for document in self._documents(payloads):
                 self._assembly.add(json.loads(document))
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
+        return False
+
+    @property
+    def write(self) -> None:
+        """Return `None`: this sink needs the documents of the events."""
+
+    async def taken(self) -> None:
+        """Return at once: nothing is sent before the answer is complete."""
 
     def _documents(self, payloads: list[bytes]) -> Iterable[bytes]:
         return (payload for payload in payloads if payload != b"[DONE]")
 
     async def finish(self) -> web.StreamResponse:
-        """Write the whole answer: what the engine does after it is not waited for."""
+        """Write the whole answer, without waiting for the end of the engine's stream."""
         try:
-            body = json.dumps(self._assembly.answer()).encode()
+            body = json.dumps(self._assembly.answer(), allow_nan=False).encode()
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
         self._response.content_length = len(body)
@@ -142,23 +182,27 @@ class AnswerSink:
         return self._response
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
-        """Refuse, unless the answer is on its way: half an answer is none."""
+        """Send the error, unless the answer is already being sent."""
         if not self._response.prepared:
-            raise error
+            try:
+                raise error
+            finally:
+                # An error and a frame of its traceback would keep each other.
+                del error
         self._client.hurry()
         await self._client.end(self._response)
         return self._response
 
 
 class NamedAnswerSink(AnswerSink):
-    """Collects events that have their frames."""
+    """Collects events with their frames."""
 
     def _documents(self, payloads: list[bytes]) -> Iterable[bytes]:
         return Events().feed(b"".join(payloads))
 
 
 def sink_of(call: Call, client: Client, headers: dict[str, str]) -> Sink:
-    """Return where the answer to a call goes."""
+    """Return the sink for the answer to a call."""
     if call.kind in NAMED:
         if call.stream:
             anthropic = call.kind is EndpointKind.MESSAGES

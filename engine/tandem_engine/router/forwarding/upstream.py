@@ -1,7 +1,7 @@
 """The two legs of a request over HTTP: one prefill answer, then one decode stream.
 
-Whatever goes wrong becomes an `UpstreamFailure`, which says whether the engine can have seen the
-request, or an `ApiError` where the engine found fault with the request itself.
+Every fault becomes an `UpstreamFailure`, which says whether the engine can have seen the request. A
+fault of the request itself becomes an `ApiError`.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from tandem_engine.router.forwarding.engine_answer import AnswerCut, EngineAnswer
+from tandem_engine.router.forwarding.engine_connection import EngineConnections, Unreachable
 from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.kv_fields import KV_PARAMS
@@ -22,12 +24,14 @@ from tandem_engine.router.pods.pod import Pod
 
 _LARGEST_ANSWER_BYTES = 32 * 1024 * 1024
 _LARGEST_ERROR_BYTES = 64 * 1024
+# What an engine says of an error comes with it, or the status has to do.
+_ERROR_S = 1.0
 _NO_MODEL = "tandem-kv-given-back"
 _LET_GO_S = 5.0
 _BUSY = frozenset({429, 503})
 # It is the router that an engine asks for a key.
 _NO_KEY = 401
-# Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
+# Below uvicorn's 5 s, as for requests.
 _KEEPALIVE_S = 3.0
 _HEALTH_TIMEOUT_S = 1.0
 
@@ -63,13 +67,17 @@ class Upstream:
     """HTTP to engine pods.
 
     Args:
-        key: of the pool's engines; `None` where they ask for none.
+        key: the key of the pool's engines; `None`: they need none.
     """
 
     def __init__(self, *, key: str | None = None) -> None:
-        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._connections = EngineConnections({"Accept": "*/*", **headers})
+        # For reads of engines besides requests, every few seconds.
         self._session = aiohttp.ClientSession(
-            # Engines have none for whoever asks next.
+            # No cookie of an engine goes out with the next request.
             cookie_jar=aiohttp.DummyCookieJar(),
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=_KEEPALIVE_S, use_dns_cache=True
@@ -77,15 +85,12 @@ class Upstream:
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             skip_auto_headers=("User-Agent",),
-            headers={
-                "Accept-Encoding": "identity",
-                "Content-Type": "application/json",
-                **authorization,
-            },
+            headers=headers,
         )
 
     async def close(self) -> None:
         """Close every connection."""
+        self._connections.close()
         await self._session.close()
 
     async def prefill(
@@ -98,63 +103,66 @@ class Upstream:
         connect_s: float,
     ) -> PrefillAnswer:
         """Return the answer of a prefill pod."""
-        response = await self._post(pod, kind.path, body, headers, connect_s)
+        raw = await _whole(await self._post(pod, kind.path, body, headers, connect_s))
         try:
-            raw = await _read(response, _LARGEST_ANSWER_BYTES)
-        finally:
-            response.close() if not response.content.at_eof() else response.release()
-        try:
-            return read_prefill_answer(kind, json.loads(raw))
+            return read_prefill_answer(kind, raw)
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
 
     async def decode(
         self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
-    ) -> aiohttp.ClientResponse:
-        """Return the open stream of a decode pod; the caller closes it."""
-        response = await self._post(pod, path, body, headers, connect_s)
-        if response.content_type != "text/event-stream":
-            response.close()
+    ) -> EngineAnswer:
+        """Return the open stream of a decode pod; the caller releases it."""
+        answer = await self._post(pod, path, body, headers, connect_s)
+        if answer.content_type != "text/event-stream":
+            answer.release()
             raise UpstreamFailure(FailureReason.MALFORMED)
-        return response
+        return answer
 
     async def ask(
         self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
     ) -> bytes:
-        """Return the JSON of an answer that is no stream."""
-        response = await self._post(pod, path, body, headers, connect_s)
-        try:
-            return await _read(response, _LARGEST_ANSWER_BYTES)
-        finally:
-            response.close() if not response.content.at_eof() else response.release()
+        """Return the JSON of an answer that is not streamed."""
+        answer = await self._post(pod, path, body, headers, connect_s)
+        if answer.content_type != "application/json":
+            answer.release()
+            raise UpstreamFailure(FailureReason.MALFORMED)
+        return await _whole(answer)
 
     async def let_go(self, pod: Pod, kv_params: dict[str, Any], *, connect_s: float) -> None:
-        """Have a pod let go of KV blocks; where it does not, their lease ends later.
+        """Ask a pod to free KV blocks; if it does not, their lease ends later.
 
-        vLLM tells its connector of KV parameters in a request that it refuses, as it does one for a
-        model that there is not; the connector of our engines knows what to do with these.
+        vLLM passes KV parameters to its connector even in a request that it refuses, such as one
+        for an unknown model. The connector of Tandem's engines acts on these parameters.
         """
         body = {"model": _NO_MODEL, "prompt": [0], "max_tokens": 1, KV_PARAMS: kv_params}
         with suppress(UpstreamFailure, ApiError, TimeoutError):
             async with asyncio.timeout(_LET_GO_S):
-                response = await self._post(
+                answer = await self._post(
                     pod, EndpointKind.COMPLETIONS.path, json.dumps(body).encode(), {}, connect_s
                 )
-                response.close()
+                answer.release()
 
     async def get(self, pod: Pod, *, path: str, most_bytes: int, timeout_s: float) -> bytes:
         """Return a small document of a pod's engine."""
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
-            async with self._session.get(pod.url + path, timeout=timeout) as response:
+            async with self._session.get(
+                pod.url + path, timeout=timeout, allow_redirects=False
+            ) as response:
                 if response.status != 200:
                     raise UpstreamFailure(FailureReason.STATUS, status=response.status)
-                return await _read(response, most_bytes)
+                raw = bytearray()
+                async for data in response.content.iter_any():
+                    raw += data
+                    if len(raw) > most_bytes:
+                        raise UpstreamFailure(FailureReason.MALFORMED)
+                return bytes(raw)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise UpstreamFailure(FailureReason.REFUSED) from error
 
     async def lives(self, pod: Pod) -> bool:
-        """Return whether the pod's engine still says that it is well."""
+        """Return whether `/health` of the pod's engine still answers well."""
         try:
             await self.get(pod, path="/health", most_bytes=65536, timeout_s=_HEALTH_TIMEOUT_S)
         except UpstreamFailure:
@@ -163,52 +171,65 @@ class Upstream:
 
     async def _post(
         self, pod: Pod, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
-    ) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
+    ) -> EngineAnswer:
+        address = pod.endpoint.host, pod.endpoint.port
         try:
-            response = await self._session.post(
-                pod.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            answer = await self._connections.post(
+                address, path, body=body, headers=headers, connect_s=connect_s
             )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except Unreachable as error:
             raise UpstreamFailure(FailureReason.REFUSED) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except AnswerCut as error:
             raise UpstreamFailure(FailureReason.DISCONNECTED) from error
-        if response.status == 200:
-            return response
+        if answer.status == 200:
+            return answer
         try:
-            raw = await _read(response, _LARGEST_ERROR_BYTES)
-        except UpstreamFailure:
+            async with asyncio.timeout(_ERROR_S):
+                raw = await _read(answer, _LARGEST_ERROR_BYTES)
+        except (UpstreamFailure, TimeoutError):
             raw = b""
         finally:
-            response.close()
-        if is_client_fault(response.status):
-            raise _client_fault(response.status, raw)
-        busy = response.status in _BUSY
+            answer.release()
+        if is_client_fault(answer.status):
+            raise _client_fault(answer.status, raw)
+        busy = answer.status in _BUSY
         raise UpstreamFailure(
-            FailureReason.BUSY if busy else FailureReason.STATUS, status=response.status
+            FailureReason.BUSY if busy else FailureReason.STATUS, status=answer.status
         )
 
 
-async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    parts, size = [], 0
+async def following(answer: EngineAnswer) -> bytes:
+    """Return the arrived data of an answer; nothing at its end."""
     try:
-        async for data in response.content.iter_any():
-            size += len(data)
-            if size > most_bytes:
-                raise UpstreamFailure(FailureReason.MALFORMED)
-            parts.append(data)
-    except (aiohttp.ClientError, OSError) as error:
+        return await answer.some()
+    except AnswerCut as error:
         raise UpstreamFailure(FailureReason.DISCONNECTED) from error
+
+
+async def _whole(answer: EngineAnswer) -> bytes:
+    try:
+        return await _read(answer, _LARGEST_ANSWER_BYTES)
+    finally:
+        answer.release()
+
+
+async def _read(answer: EngineAnswer, most_bytes: int) -> bytes:
+    parts, size = [], 0
+    while data := await following(answer):
+        size += len(data)
+        if size > most_bytes:
+            raise UpstreamFailure(FailureReason.MALFORMED)
+        parts.append(data)
     return b"".join(parts)
 
 
 def is_client_fault(status: int) -> bool:
-    """Return whether an engine says so that the request itself is at fault, and no engine."""
+    """Return whether the engine blames the request itself."""
     return 400 <= status < 500 and status not in _BUSY and status != _NO_KEY
 
 
 def fault_in_stream(event: bytes) -> ApiError | None:
-    """Return an engine's complaint about the request out of an error event, if it is one."""
+    """Return the engine's complaint about the request in an error event, if there is one."""
     try:
         code = json.loads(event)["error"]["code"]
     except SHAPE_ERRORS:

@@ -1,8 +1,8 @@
-"""Bodies of requests: who still sends one, and how many bytes all have together that are here.
+"""Bodies of requests: how many are still arriving, and how many bytes all bodies hold.
 
-Who sends takes no place from those whose request is whole, and gives way to who comes after it:
-where all places are taken, the slowest is let go of. A body counts for the bytes that came, never
-for those that were promised.
+A body that is still arriving takes no place from complete requests. If all places for arriving
+bodies are taken, the slowest one is refused for the next. A body counts by its arrived bytes, never
+by the promised ones.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from tandem_engine.router.openai.errors import ApiError, unavailable
 from tandem_engine.router.settings_in_force import SettingsHolder
 
 LEAST_BYTES_PER_S = 16 * 1024
-"""A body that comes more slowly over a whole `timeouts.body_s` is given up."""
+"""A body that is slower than this over a whole `timeouts.body_s` is given up."""
 
 
 class Body:
-    """One body: counted until its request ends."""
+    """One body; it counts until its request ends."""
 
     __slots__ = ("_bodies", "_wait", "_window_bytes", "began_s", "gave_way", "size")
 
@@ -39,14 +39,18 @@ class Body:
         self._bodies.held_bytes -= self.size
 
     def sent(self, wait: asyncio.Timeout) -> "Sending":
-        """Take a place among those who send for as long as the body comes; `wait` bounds that."""
+        """Take a place among the arriving bodies until it is complete; `wait` limits the time."""
         self._wait = wait
         return Sending(self._bodies, self)
 
     def grow(self, size: int, limits: LimitSettings) -> None:
-        """Count bytes that came; raises `ApiError` where bodies have no room for them."""
+        """Count arrived bytes; raises `ApiError` if all bodies together are too large."""
         if self.size + size > limits.body_bytes:
             raise body_too_large(limits.body_bytes)
+        self.hold(size, limits)
+
+    def hold(self, size: int, limits: LimitSettings) -> None:
+        """Count bytes that are kept for the request; raises `ApiError` if there is no room."""
         if self._bodies.held_bytes + size > limits.in_flight_body_bytes:
             raise unavailable(
                 "This router has reached its limit of body bytes; try again later.",
@@ -57,7 +61,7 @@ class Body:
         self._bodies.held_bytes += size
 
     def waited_for(self, size: int, body_s: float) -> None:
-        """Let the next bytes take as long again, once as many came as must in that time."""
+        """Restart the time limit, once enough bytes came in that time."""
         self._window_bytes += size
         if self._wait is None or self.gave_way:
             return
@@ -72,12 +76,12 @@ class Body:
             self._wait.reschedule(asyncio.get_running_loop().time())
 
     def rate(self, now: float) -> float:
-        """Return the bytes per second so far."""
+        """Return its bytes per second so far."""
         return self.size / max(1e-3, now - self.began_s)
 
 
 class Sending:
-    """A place among those who send."""
+    """A place among the arriving bodies."""
 
     __slots__ = ("_bodies", "_body")
 
@@ -98,7 +102,7 @@ class Bodies:
     """All bodies of one router.
 
     Attributes:
-        held_bytes: of all that are here, whole or in part.
+        held_bytes: bytes of all bodies here, whole or in part.
     """
 
     def __init__(self, *, settings: SettingsHolder, clock: Callable[[], float]) -> None:
@@ -109,15 +113,15 @@ class Bodies:
 
     @property
     def sending(self) -> int:
-        """Return how many are on their way."""
+        """Return the number of arriving bodies."""
         return len(self._sending)
 
     def body(self) -> Body:
-        """Return one that is to come; leave it as a context where its request ends."""
+        """Return a new body; the caller leaves it as a context when its request ends."""
         return Body(self, self._clock())
 
     def begin(self, body: Body) -> None:
-        """Let one more send; the slowest of the others gives way where these are too many."""
+        """Add an arriving body; if these are too many, end the slowest other one."""
         settings = self._settings.current
         if settings is not None and len(self._sending) >= settings.limits.concurrent_requests:
             now = self._clock()
@@ -127,7 +131,7 @@ class Bodies:
         self._sending[body] = None
 
     def end(self, body: Body) -> None:
-        """Take note that one sends no more."""
+        """Record that a body no longer arrives."""
         self._sending.pop(body, None)
 
 

@@ -1,4 +1,4 @@
-"""The port for clients: what each request goes through from its head to its end."""
+"""The port for clients: all steps of a request from its head to its end."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from tandem_contracts.router_settings import RouterSettings
+from tandem_contracts.router_settings import ClassSettings, RouterSettings
 from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.accounting.traces import Traces
 from tandem_engine.router.accounting.visits import Visits
@@ -20,6 +20,7 @@ from tandem_engine.router.forwarding.forward import Forwarder
 from tandem_engine.router.forwarding.sink import Sink, sink_of
 from tandem_engine.router.forwarding.tokenizers import Tokenizers
 from tandem_engine.router.http.bodies import Bodies, Body
+from tandem_engine.router.http.classes import class_of_call, class_of_head
 from tandem_engine.router.http.connections import SERVER, error_response
 from tandem_engine.router.http.intake import (
     check_head,
@@ -40,14 +41,16 @@ from tandem_engine.router.http.paths import (
     speaks_anthropic,
 )
 from tandem_engine.router.http.request_id import HEADER, id_of
+from tandem_engine.router.http.tenant_desk import TenantDesk, client_of
 from tandem_engine.router.http.tokenizer_calls import TokenizerCalls
 from tandem_engine.router.openai.call import Call, parse_call
 from tandem_engine.router.openai.endpoints import EndpointKind
-from tandem_engine.router.openai.errors import ApiError, too_busy, unavailable
+from tandem_engine.router.openai.errors import ApiError, shutting_down, too_busy, unavailable
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.openai.prompts import Prompt
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.settings_in_force import SettingsHolder
+from tandem_routing.tenant_shares import NO_TENANT
 from tandem_routing.verdict import Outcome, Timeline
 
 # A body of this size takes a good millisecond to read, which every stream would stand still for.
@@ -84,11 +87,13 @@ class ClientServer:
         self.bodies = Bodies(settings=settings, clock=clock)
         # One body at a time: what is read of it takes many times the room of its text.
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
+        self._tenants = TenantDesk(metrics=accounts.metrics, clock=clock)
         self._tokenizer_calls = TokenizerCalls(
             tokenizers=tokenizers,
             metrics=accounts.metrics,
             bodies=self.bodies,
             reader=self.reader,
+            closing=lambda: self.draining,
         )
         self._flights: set[Flight] = set()
         self._idle = asyncio.Event()
@@ -100,23 +105,23 @@ class ClientServer:
 
     @property
     def requests(self) -> int:
-        """Return how many generating requests are here, in whatever phase."""
+        """Return the number of generating requests here, in every phase."""
         return self._requests
 
     def inside(self) -> list[RecentRequest]:
-        """Return the requests that are served now, as far as they got."""
+        """Return the requests that are served now, with their progress."""
         return [flight.seen() for flight in self._flights]
 
     def not_ready(self) -> str | None:
-        """Return why a balancer should send new requests elsewhere, `None` if it need not.
+        """Return why load balancers should send new requests elsewhere; `None`: no reason.
 
-        That no decode pod is ready is no reason: here a request is held or told so in HTTP, while a
-        Service without ready routers resets its connection.
+        A missing decode pod is no reason. Here a request waits or gets an HTTP error, but a Service
+        without Ready routers resets its connection.
         """
         return "draining" if self.draining else self.not_accepting()
 
     def not_accepting(self) -> str | None:
-        """Return why this router serves no new request, `None` if it does; a drain is no reason."""
+        """Return why this router serves no new request; `None` if it does, also during a drain."""
         if self.closed:
             return "draining"
         if self._settings.current is None:
@@ -134,9 +139,10 @@ class ClientServer:
         await self._idle.wait()
 
     async def silent(self, quiet_s: float) -> None:
-        """Wait until no request is left and nobody has come or been answered for `quiet_s`.
+        """Wait until no request is left, and none came or was answered for `quiet_s`.
 
-        Who was just answered may ask again on the same connection, not knowing of any drain.
+        A client that just got an answer can send more on the same connection, without knowing of a
+        drain.
         """
         while True:
             await self.drained()
@@ -146,17 +152,18 @@ class ClientServer:
             await asyncio.sleep(left_s)
 
     def stop_reading(self) -> None:
-        """Look into no more bodies."""
+        """Stop reading bodies."""
         self.reader.shutdown(wait=False, cancel_futures=True)
 
     def stop_requests(self) -> None:
-        """End what is still running; each client is told."""
+        """End all running requests with an error to their clients."""
         for flight in self._flights:
             flight.stopping = True
             flight.task.cancel()
+        self._tokenizer_calls.stop()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer any request; nothing leaves here but a response or a cancellation."""
+        """Answer any request; only a cancellation can be raised, never another error."""
         if request.path in PROBES:
             # A kubelet's visits are no client's.
             return identified(self._probed(request.path), request)
@@ -202,7 +209,7 @@ class ClientServer:
             only(request, "POST")
             settings = self._settings_in_force()
             if self.closed:
-                raise _shutting_down()
+                raise shutting_down()
             with self._inside():
                 return await self._tokenizer_calls.answer(request, asked, settings)
         name = path.removeprefix(MODELS + "/")
@@ -228,7 +235,7 @@ class ClientServer:
     async def _generate(self, request: web.BaseRequest, kind: EndpointKind) -> web.StreamResponse:
         settings = self._settings_in_force()
         if self.closed:
-            raise _shutting_down()
+            raise shutting_down()
         try:
             check_head(request, settings)
         except ApiError:
@@ -252,7 +259,7 @@ class ClientServer:
     async def _accepted(
         self, request: web.BaseRequest, kind: EndpointKind, settings: RouterSettings, body: Body
     ) -> web.StreamResponse:
-        """Read a body and serve what it asks for."""
+        """Read a body and serve its request."""
         try:
             raw = await read_body(request, settings, body)
         except ApiError:
@@ -261,7 +268,7 @@ class ClientServer:
         except ConnectionError as error:
             raise ClientGone from error
         if self._whole >= settings.limits.concurrent_requests:
-            self._shed(kind, len(raw), settings)
+            self._shed(request, kind, len(raw), settings)
             raise too_busy(
                 "This router has reached its limit of requests; try again later.",
                 code="too_many_requests",
@@ -270,39 +277,50 @@ class ClientServer:
         self._whole += 1
         received_s, received_wall_s = self._clock(), time.time()
         try:
-            call = await self._call(request, kind, raw, settings)
+            call, slo_class = await self._call(request, kind, raw, settings)
             del raw
             return await self._flown(
-                *(request, call, settings),
+                *(request, call, slo_class, settings),
                 received_s=received_s,
                 received_wall_s=received_wall_s,
             )
         finally:
             self._whole -= 1
 
-    def _shed(self, kind: EndpointKind, body_bytes: int, settings: RouterSettings) -> None:
-        """Count a request that was shed before anybody looked into its body."""
+    def _shed(
+        self,
+        request: web.BaseRequest,
+        kind: EndpointKind,
+        body_bytes: int,
+        settings: RouterSettings,
+    ) -> None:
+        """Count a request that was shed before its body was read."""
         tokens = self._estimate(kind, Prompt(size=body_bytes), settings)
-        self._accounts.arrive(tokens)
-        self._accounts.finish_unread(tokens, arrived_wall_s=time.time(), slo=settings.slo)
+        slo_class = class_of_head(request, settings)
+        self._accounts.arrive(tokens, slo_class)
+        self._accounts.finish_unread(
+            tokens, arrived_wall_s=time.time(), settings=settings, slo_class=slo_class
+        )
 
     async def _call(
         self, request: web.BaseRequest, kind: EndpointKind, raw: bytes, settings: RouterSettings
-    ) -> Call:
+    ) -> tuple[Call, ClassSettings | None]:
         salt, prefixes = salt_of(request, settings), self._prefixes
         try:
             if len(raw) < _LARGE_BYTES:
-                return parse_call(kind, raw, settings, salt=salt, prefixes=prefixes)
-            return await asyncio.get_running_loop().run_in_executor(
-                self.reader,
-                lambda: parse_call(kind, raw, settings, salt=salt, prefixes=prefixes),
-            )
+                call = parse_call(kind, raw, settings, salt=salt, prefixes=prefixes)
+            else:
+                call = await asyncio.get_running_loop().run_in_executor(
+                    self.reader,
+                    lambda: parse_call(kind, raw, settings, salt=salt, prefixes=prefixes),
+                )
+            return call, class_of_call(request, call, settings)
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
 
     def _estimate(self, kind: EndpointKind, prompt: Prompt, settings: RouterSettings) -> int:
-        """Return the tokens of a prompt as far as known: no more than the model takes."""
+        """Return the tokens of a prompt as far as known, at most what the model takes."""
         if prompt.exact_tokens is not None:
             return prompt.exact_tokens
         tokens = self._accounts.learned.sizes[kind].estimate(prompt)
@@ -313,17 +331,28 @@ class ClientServer:
         self,
         request: web.BaseRequest,
         call: Call,
+        slo_class: ClassSettings | None,
         settings: RouterSettings,
         *,
         received_s: float,
         received_wall_s: float,
     ) -> web.StreamResponse:
-        """Serve a call from here to its end, and write down how it went."""
+        """Serve a call from arrival to end, and record the result."""
         kind = call.kind
         request_id = id_of(request)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
         tokens = self._estimate(kind, call.prompt, settings)
+        tenant = client_of(request.headers, settings, credentials=credentials_of(request))
+        counted = 0
+        if tenant is not None:
+            counted = tokens + self._accounts.learned.expected_answers(call, settings)
+            try:
+                self._tenants.admit(tenant, tokens=counted)
+            except ApiError as error:
+                error.request_id = request_id
+                self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+                raise
         trace = self._traces.begin(
             settings, request.headers, operation=_OPERATIONS[kind], began_s=received_wall_s
         )
@@ -339,7 +368,9 @@ class ClientServer:
             prompt_tokens=tokens,
             exact=call.prompt.exact_tokens is not None,
             task=task,
-            arrival_second=self._accounts.arrive(tokens),
+            arrival_second=self._accounts.arrive(tokens, slo_class),
+            slo_class=slo_class,
+            tenant=NO_TENANT if tenant is None else tenant.tenant,
             trace=trace,
         )
         client = Client(
@@ -362,9 +393,11 @@ class ClientServer:
         finally:
             self._flights.discard(flight)
             self._accounts.finish(flight)
+            if tenant is not None:
+                self._tenants.ended(tenant, flight, counted=counted)
 
     async def _served(self, flight: Flight, sink: Sink) -> web.StreamResponse:
-        """Serve it; what has begun gets an end, whatever happens."""
+        """Serve it; an answer that has begun always gets an end."""
         try:
             return await self._forwarder.serve(flight, sink)
         except (ApiError, ClientGone):
@@ -373,12 +406,16 @@ class ClientServer:
             if not flight.stopping:
                 flight.left()
                 raise
-            failed = _shutting_down()
+            failed = shutting_down()
         except Exception as error:
             failed = _router_failed(error)
-        if sink.begun:
-            return await sink.fail(failed)
-        raise failed
+        try:
+            if sink.begun:
+                return await sink.fail(failed)
+            raise failed
+        finally:
+            # An error and a frame of its traceback would keep each other.
+            del failed
 
 
 def _refusal(error: ApiError, request: web.BaseRequest) -> web.Response:
@@ -393,7 +430,3 @@ def _router_failed(error: Exception) -> ApiError:
     return ApiError(
         500, "The router failed to serve the request.", kind="server_error", code="router_error"
     )
-
-
-def _shutting_down() -> ApiError:
-    return unavailable("This router is shutting down; try again.", code="draining", retry_after_s=1)

@@ -1,4 +1,4 @@
-"""What is taken of a client's HTTP request before it is a call: within bounds, or refused."""
+"""Reads an HTTP request of a client within limits, or refuses it."""
 
 import asyncio
 import hashlib
@@ -15,10 +15,11 @@ from tandem_engine.router.openai.errors import ApiError, unavailable
 
 # What a client is let in by (its Authorization, its cookies) is no business of an engine.
 _PASSED_HEADERS = ("traceparent", "tracestate")
+_BEARER = "bearer "
 
 
 def check_head(request: web.BaseRequest, settings: RouterSettings) -> None:
-    """Raise `ApiError` for what says itself that it is too large or packed: nobody need read it."""
+    """Raise `ApiError` for a head that announces a too large or compressed body."""
     limits = settings.limits
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         # A few megabytes can be packed gigabytes.
@@ -40,7 +41,7 @@ def check_head(request: web.BaseRequest, settings: RouterSettings) -> None:
 
 
 async def read_body(request: web.BaseRequest, settings: RouterSettings, body: Body) -> bytes:
-    """Return the whole body; raises `ApiError`, or `OSError` where the client leaves."""
+    """Return the whole body; raises `ApiError`, or `OSError` if the client leaves."""
     limits, body_s, content = settings.limits, settings.timeouts.body_s, request.content
     if content.is_eof() and content.exception() is None:
         raw = content.read_nowait()
@@ -79,14 +80,24 @@ def _late(body: Body) -> ApiError:
 
 
 def credentials_of(request: web.BaseRequest) -> str | None:
-    """Return what the client was let in by: OpenAI's clients name it so, or Anthropic's."""
+    """Return the client's credentials, in the header of OpenAI's or of Anthropic's clients."""
     return request.headers.get("Authorization") or request.headers.get("X-Api-Key")
 
 
-def salt_of(request: web.BaseRequest, settings: RouterSettings) -> str | None:
-    """Return what keeps a tenant's prefixes apart in caches, `None` where all share one.
+def digest_of(credentials: str | None) -> str | None:
+    """Return how settings name the key that a client was let in by."""
+    if credentials is None:
+        return None
+    key = credentials.strip()
+    if key.lower().startswith(_BEARER):
+        key = key[len(_BEARER) :].strip()
+    return "sha256:" + hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
 
-    It tells nobody the header's value. Requests without the header share one salt.
+
+def salt_of(request: web.BaseRequest, settings: RouterSettings) -> str | None:
+    """Return the salt that separates a tenant's prefixes in caches; `None`: all share one.
+
+    The salt does not reveal the header's value. Requests without the header share one salt.
     """
     header = settings.cache_salt_header
     if header is None:
@@ -98,9 +109,9 @@ def salt_of(request: web.BaseRequest, settings: RouterSettings) -> str | None:
 def upstream_headers(
     request: web.BaseRequest, request_id: str, *, trace: RequestTrace | None
 ) -> dict[str, str]:
-    """Return the headers that an engine gets to see: those of the router's span, if there is one.
+    """Return the headers for engines, with those of the router's span if there is one.
 
-    A state of the client's never goes with an id that is not the client's.
+    The client's `tracestate` is sent only together with the client's own trace id.
     """
     if trace is not None:
         return trace.headers | {HEADER: request_id}

@@ -1,4 +1,4 @@
-"""The port for the operator, Prometheus and the pool's other routers."""
+"""The port for the operator, Prometheus and the other routers of the pool."""
 
 import asyncio
 import math
@@ -7,19 +7,23 @@ from collections.abc import Callable
 from aiohttp import web
 
 from tandem_contracts.arrivals import InSystem, SickReport
+from tandem_contracts.names import ARRIVAL_PATH, ARRIVAL_WAIT_S
 from tandem_engine.router.accounting.busy import Busy
 from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.forwarding.flight import Accounts
 from tandem_engine.router.http.connections import error_response
 from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.peers.computed import COMPUTED_PATH
 from tandem_engine.router.peers.hearing import Hearing
 from tandem_engine.router.peers.telling import KILLERS_PATH
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Role
+from tandem_engine.router.scheduling.queued import Queued
 from tandem_engine.router.scheduling.request_queue import RequestQueue
+from tandem_engine.router.settings_in_force import SettingsHolder
 
 STILL_READ_S = 30.0
-"""Who read `/arrivals` within so long will read it again."""
+"""A client that read `/arrivals` within this time will read it again."""
 
 
 class InternalServer:
@@ -34,6 +38,7 @@ class InternalServer:
         busy: Busy,
         hearing: Hearing,
         inside: Callable[[], list[RecentRequest]],
+        settings: SettingsHolder,
     ) -> None:
         self._fleet = fleet
         self._waiting = waiting
@@ -41,11 +46,12 @@ class InternalServer:
         self._busy = busy
         self._hearing = hearing
         self._inside = inside
+        self._settings = settings
         self._read = asyncio.Event()
         self._read_s = -math.inf
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer `/metrics`, `/arrivals`, `/requests` and, to other routers, `/killers`."""
+        """Answer the paths of this port; two of them take messages of other routers."""
         if request.path == "/metrics":
             page = web.Response(
                 body=self._accounts.metrics.exposition(request.query.getall("name[]", [])),
@@ -57,19 +63,25 @@ class InternalServer:
             self._read_s = asyncio.get_running_loop().time()
             self._read.set()
             return self._arrivals()
-        if request.path == KILLERS_PATH:
-            try:
-                return await self._hearing.answer(request)
-            except ApiError as error:
-                refused = error_response(error)
-                # What is left of its body nobody reads.
-                refused.force_close()
-                return refused
+        if request.path in (KILLERS_PATH, COMPUTED_PATH):
+            return await self._heard(request)
+        if request.path == ARRIVAL_PATH:
+            return await self._arrival()
         if request.path == "/requests":
             return self._requests(request)
-        return error_response(
-            ApiError(404, "Served here: /metrics, /arrivals, /requests, /killers.")
-        )
+        served = "/metrics, /arrivals, /arrival, /requests, /killers, /computed"
+        return error_response(ApiError(404, f"Served here: {served}."))
+
+    async def _heard(self, request: web.BaseRequest) -> web.StreamResponse:
+        is_killer = request.path == KILLERS_PATH
+        hear = self._hearing.answer if is_killer else self._hearing.take_computed
+        try:
+            return await hear(request)
+        except ApiError as error:
+            refused = error_response(error)
+            # The rest of its body is not read.
+            refused.force_close()
+            return refused
 
     def _arrivals(self) -> web.Response:
         ledger = self._accounts.ledger
@@ -86,14 +98,31 @@ class InternalServer:
                 held_overdue_requests=queued.held_overdue,
             ),
             sick=self._sick(now_s),
+            classes=ledger.classes(self._queued_by_class(queued)),
             busy_share=round(self._busy.share(), 3),
         )
         # Rows of seconds are plain.
         text = report.model_dump_json(by_alias=True, warnings=False)
         return web.Response(text=text, content_type="application/json")
 
+    async def _arrival(self) -> web.Response:
+        """Answer once a request waits or comes, or after some time without one."""
+        if not self._waiting.requests:
+            try:
+                async with asyncio.timeout(ARRIVAL_WAIT_S):
+                    await self._accounts.arrival()
+            except TimeoutError:
+                return web.Response(status=204)
+        return web.Response(status=200)
+
+    def _queued_by_class(self, queued: Queued) -> dict[str, int]:
+        """Return the number of waiting requests of each class."""
+        settings = self._settings.current
+        classes = () if settings is None else settings.classes
+        return {each.name: queued.by_class[each.name] for each in classes}
+
     def _requests(self, request: web.BaseRequest) -> web.Response:
-        """Return one page of what came lately."""
+        """Return one page of recent requests."""
         after = request.query.get("after", "0")
         if not (after.isascii() and after.isdigit()):
             return error_response(ApiError(400, "after: the number that `next` was."))
@@ -101,13 +130,13 @@ class InternalServer:
         return web.json_response(page)
 
     async def last_read(self) -> None:
-        """Return when `/arrivals` was read once more, at once where nobody reads it any more."""
+        """Return once `/arrivals` was read again; return at once if no client reads it any more."""
         self._read.clear()
         if asyncio.get_running_loop().time() - self._read_s < STILL_READ_S:
             await self._read.wait()
 
     def _sick(self, now_s: float) -> list[SickReport]:
-        """Return the pods that get no work for what became of it, since when, and why."""
+        """Return the pods that get no work because of their failures, with time and reason."""
         now = asyncio.get_running_loop().time()
         return [
             SickReport(

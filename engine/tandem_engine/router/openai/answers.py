@@ -1,4 +1,4 @@
-"""What reads a stream and what puts it together, for each endpoint."""
+"""The counter of a stream and the assembly of an answer, for each endpoint."""
 
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ _MEANINGS: dict[EndpointKind, Meaning] = {
 
 
 class StreamCount(Protocol):
-    """Counts the output tokens of one stream and tells which events carried new ones."""
+    """Counts the output tokens of one stream and finds the events with new ones."""
 
     output_tokens: int
     prompt_tokens: int | None
@@ -30,22 +30,28 @@ class StreamCount(Protocol):
     def longest_tokens(self) -> int:
         """Return the output tokens of the longest choice so far."""
 
+    def ordinary(self, data: bytes) -> bytes | None:
+        """Count whole events of the usual shape, and return them as the client should see them.
+
+        Returns `None` and counts nothing if one of them may mean more: then the caller uses `read`.
+        """
+
     def read(self, payload: bytes) -> Chunk:
-        """Return what `payload` means and count its tokens; raises one of `sse.SHAPE_ERRORS`."""
+        """Return the meaning of `payload` and count its tokens; raises a `sse.SHAPE_ERRORS`."""
 
 
 class WholeAnswer(Protocol):
-    """An answer in the making."""
+    """An answer that is being assembled."""
 
     def add(self, chunk: dict[str, Any]) -> None:
-        """Take a part; raises one of `sse.SHAPE_ERRORS`."""
+        """Add a part; raises one of `sse.SHAPE_ERRORS`."""
 
     def answer(self) -> dict[str, Any]:
-        """Return the whole; raises one of `sse.SHAPE_ERRORS`."""
+        """Return the whole answer; raises one of `sse.SHAPE_ERRORS`."""
 
 
 def count_of(call: Call) -> StreamCount:
-    """Return a counter for one try's stream."""
+    """Return a counter for the stream of one try."""
     if call.kind in NAMED:
         return NamedCount(_MEANINGS[call.kind])
     return TokenCount(
@@ -56,7 +62,7 @@ def count_of(call: Call) -> StreamCount:
 
 
 def assembly_of(call: Call) -> WholeAnswer:
-    """Return what puts the answer to a call together that asked for no stream."""
+    """Return the assembly of the answer to a call that asked for no stream."""
     if call.kind is EndpointKind.RESPONSES:
         return ResponsesAssembly()
     if call.kind is EndpointKind.MESSAGES:

@@ -1,6 +1,6 @@
-"""A client's request: checked once, then kept as the bytes that prefill and decode pods are sent.
+"""A client's request: checked once, then kept as the bytes for prefill and decode pods.
 
-What was read of it is let go of at once: its objects take many times the room of its text.
+The parsed objects are dropped at once, because they take many times the memory of the text.
 """
 
 import json
@@ -25,13 +25,16 @@ class Call:
     """One accepted request.
 
     Attributes:
-        shared: members of the JSON object that both legs are sent, without braces.
-        decode_only: members that only the decode pod is sent.
-        prompt: what it asks about.
+        shared: members of the JSON object that both legs get, without braces.
+        decode_only: members that only the decode pod gets.
+        prompt: its prompt.
         choices: of all prompts together.
-        max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
-        split: whether prefill and decode may run on different pods.
-        marks: what tells which other prompts begin as this one does.
+        max_output_tokens: the asked maximum, at most what the model can make; `None`: no bound.
+        split: whether prefill and decode can run on different pods.
+        model: the model name in the request.
+        service_tier: the field of OpenAI's API in the request.
+        marks: marks that show which other prompts begin in the same way.
+        mark_share: the share of the prompt that one mark stands for.
     """
 
     kind: EndpointKind
@@ -45,17 +48,20 @@ class Call:
     max_output_tokens: int | None
     choices: int
     split: bool
+    model: str = ""
+    service_tier: str | None = None
     marks: bytes = field(default=b"", repr=False)
+    mark_share: float = 0.0
 
     def prefill_body(self, lease: str) -> bytes:
-        """Return what a prefill pod is asked: the prompt's KV blocks and one token.
+        """Return the body for a prefill pod, which asks for KV blocks and one token.
 
-        `lease` is the name by which the blocks can be let go, in letters and digits.
+        `lease` is the name by which the blocks can be freed, in letters and digits.
         """
         return _object(self.shared, _PREFILL[self.kind] % lease.encode())
 
     def decode_body(self, kv_params: Any) -> bytes:
-        """Return what a decode pod is asked; always streamed, with all the usage there is."""
+        """Return the body for a decode pod; it always asks for a stream, with all usage."""
         kv_members = b"" if kv_params is None else _members({KV_PARAMS: kv_params})
         return _object(self.shared, self.decode_only, _DECODE[self.kind], kv_members)
 
@@ -74,7 +80,8 @@ def parse_call(
     """
     limits, shape = settings.limits, SHAPES[kind]
     body = read_object(raw, limits)
-    check_model(body.get("model"), settings)
+    model, tier = body.get("model"), body.get("service_tier")
+    check_model(model, settings)
     stream = _boolean(body, "stream")
     options = _stream_options(body, stream=stream) if shape.has_stream_options else {}
     # Engines know the first name alone, so an alias is in force with no engine's restart.
@@ -109,6 +116,7 @@ def parse_call(
     )
     if salt is not None:
         body["cache_salt"] = salt + _own_salt(body)
+    marks, mark_share = (b"", 0.0) if prefixes is None else prefixes.of(body, prompt)
     not_shared = _NOT_SHARED[kind]
     shared = {name: value for name, value in body.items() if name not in not_shared}
     return Call(
@@ -123,12 +131,15 @@ def parse_call(
         max_output_tokens=max_output_tokens,
         choices=streams,
         split=split,
-        marks=b"" if prefixes is None else prefixes.of(body, prompt),
+        model=model if isinstance(model, str) else "",
+        service_tier=tier if isinstance(tier, str) else None,
+        marks=marks,
+        mark_share=mark_share,
     )
 
 
 def read_object(raw: bytes, limits: LimitSettings) -> dict[str, Any]:
-    """Return the JSON object in a body; raises `ApiError` for any other, or one that costs much."""
+    """Return the JSON object in a body; raises `ApiError` for any other, or for a too large one."""
     check_shape(raw, most_elements=limits.body_elements)
     try:
         body = _READ.decode(raw.decode())
@@ -142,7 +153,7 @@ def read_object(raw: bytes, limits: LimitSettings) -> dict[str, Any]:
 
 
 class _NotFinite(Exception):  # noqa: N818 - caught where it is raised
-    """A constant that JSON has not."""
+    """A constant that JSON does not have."""
 
 
 def _refuse_constant(name: str) -> Any:
@@ -190,7 +201,7 @@ def _not_finite(name: str) -> ApiError:
 
 
 def check_model(model: Any, settings: RouterSettings) -> None:
-    """Raise `ApiError` for what is no model of the pool."""
+    """Raise `ApiError` for a name that is not a model of the pool."""
     if not isinstance(model, str) or not model:
         raise ApiError(400, f"model must be a name, such as {settings.models[0]!r}.", param="model")
     if model not in settings.models:
@@ -258,9 +269,9 @@ def _max_output_tokens(body: Mapping[str, Any], names: Sequence[str]) -> int | N
 
 
 def _tool_choice(body: Mapping[str, Any]) -> Any:
-    """Return the choice as one word, where it is one: Anthropic's is an object with a type."""
+    """Return the choice as one word, if it is one: Anthropic's is an object with a type."""
     choice = body.get("tool_choice")
-    return choice["type"] if isinstance(choice, dict) and set(choice) & {"type"} else choice
+    return choice["type"] if isinstance(choice, dict) and "type" in choice else choice
 
 
 def _own_salt(body: Mapping[str, Any]) -> str:

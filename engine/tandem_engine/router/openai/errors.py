@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape: every refusal a client sees is one of these."""
+"""Errors in OpenAI's shape: every refusal to a client is one of these."""
 
 import json
 from dataclasses import dataclass
@@ -65,13 +65,13 @@ def error_document(
 
 
 def error_event(message: str, *, code: str | int) -> bytes:
-    """Return the events that end a stream which had begun when it failed."""
+    """Return the events that end a stream with an error after it had begun."""
     document = error_document(message, kind="upstream_error", code=code)
     return b"data: " + document + b"\n\ndata: [DONE]\n\n"
 
 
 def named_error_event(error: ApiError, *, anthropic: bool, sent: int) -> bytes:
-    """Return the event that ends a stream of named events, of which so many were sent."""
+    """Return the event that ends a stream of named events after the sent ones."""
     if anthropic:
         document = anthropic_document(error)
     else:
@@ -87,10 +87,15 @@ def named_error_event(error: ApiError, *, anthropic: bool, sent: int) -> bytes:
 
 
 def unavailable(message: str, *, code: str, retry_after_s: int) -> ApiError:
-    """Return a 503 that asks the client to come back."""
+    """Return a 503 that asks the client to try again."""
     return ApiError(503, message, kind="server_error", code=code, retry_after_s=retry_after_s)
 
 
 def too_busy(message: str, *, code: str, retry_after_s: int) -> ApiError:
-    """Return a 429 that asks the client to come back."""
+    """Return a 429 that asks the client to try again."""
     return ApiError(429, message, kind="rate_limit_error", code=code, retry_after_s=retry_after_s)
+
+
+def shutting_down() -> ApiError:
+    """Return the refusal of a router that shuts down."""
+    return unavailable("This router is shutting down; try again.", code="draining", retry_after_s=1)

@@ -1,19 +1,19 @@
-"""Streams whose events have names: what each means for counting, and the bytes of its passing on.
+"""Streams with named events: the meaning of each event for counting, and the bytes to pass on.
 
-The two APIs that have them tell no counts on the way, only at the end: until then each event that
-carries a part of the answer counts as one token.
+The two APIs with named events report counts only at the end. Until then, each event with a part of
+the answer counts as one token.
 """
 
 import json
 from typing import Any, Protocol
 
-from tandem_engine.router.openai.sse import Chunk
+from tandem_engine.router.openai.sse import LARGEST_EVENT_BYTES, MOST_TOKENS, Chunk
 
 Event = dict[str, Any]
 
 
 class Meaning(Protocol):
-    """What the events of one API mean."""
+    """The meaning of the events of one API."""
 
     starts: frozenset[str]
     """Events that an engine sends before it has made any token."""
@@ -23,28 +23,31 @@ class Meaning(Protocol):
         """Return whether an event carries a part of the answer."""
 
     def usage(self, event: Event) -> Event | None:
-        """Return the usage that an event tells, if it does."""
+        """Return the usage in an event, if it has one."""
 
     def aborted(self, event: Event) -> bool:
-        """Return whether the engine ended the answer before it was whole."""
+        """Return whether the engine ended the answer before it was complete."""
 
     def prompt_tokens(self, usage: Event) -> tuple[int | None, int | None]:
-        """Return the tokens of the prompt, and those of them that a cache had."""
+        """Return the prompt tokens, and the cached ones of them."""
 
 
 class NamedCount:
     """Counts the tokens of one try's stream; it keeps the events before the first token back.
 
-    So a try that fails before it has shown the client nothing, and another one can be made.
+    So the client has seen nothing if a try fails before its first token, and the router can try
+    again.
 
     Attributes:
-        output_tokens: exact once the engine told its usage.
+        output_tokens: exact after the usage of the engine.
         prompt_tokens, cached_tokens: exact, `None` until then.
     """
 
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
-        self._held = b""
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._shown = False
         self.output_tokens = 0
         self.prompt_tokens: int | None = None
         self.cached_tokens: int | None = None
@@ -54,8 +57,11 @@ class NamedCount:
         """Return the output tokens of the one answer."""
         return self.output_tokens
 
+    def ordinary(self, data: bytes) -> None:
+        """Return `None`: no named event is so simple."""
+
     def read(self, payload: bytes) -> Chunk:
-        """Return what `payload` means, with its frame; raises one of `sse.SHAPE_ERRORS`."""
+        """Return the meaning of `payload`, with its frame; raises one of `sse.SHAPE_ERRORS`."""
         event = json.loads(payload)
         if event.get("error") is not None or event["type"] == "error":
             return Chunk(payload, error=True)
@@ -72,14 +78,26 @@ class NamedCount:
                 # Of what was never shown the end is the first that is heard.
                 fresh = fresh or not self.output_tokens
                 self.output_tokens = total
-        framed = self._held + b"event: " + name.encode() + b"\ndata: " + payload + b"\n\n"
-        if name in meaning.starts:
-            self._held = framed
+        framed = b"event: " + name.encode() + b"\ndata: " + payload + b"\n\n"
+        if name in meaning.starts and not self._shown:
+            self._hold(framed)
             return Chunk(None)
-        self._held = b""
-        return Chunk(framed, done=name in meaning.ends, tokens=fresh)
+        self._shown = True
+        shown = b"".join((*self._held, framed))
+        self._held.clear()
+        return Chunk(shown, done=name in meaning.ends, tokens=fresh)
+
+    def _hold(self, framed: bytes) -> None:
+        self._held_bytes += len(framed)
+        if self._held_bytes > LARGEST_EVENT_BYTES:
+            raise ValueError("a stream that begins without end")
+        self._held.append(framed)
 
 
 def whole(count: Any) -> int | None:
-    """Return a number of tokens, `None` for what is none."""
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    """Return a number of tokens, `None` for another value; raises `ValueError` if it is absurd."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        return None
+    if count > MOST_TOKENS:
+        raise ValueError("a number of tokens beyond all sense")
+    return count

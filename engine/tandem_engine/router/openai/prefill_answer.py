@@ -1,5 +1,7 @@
-"""What a prefill pod said: its KV parameters, and the tokens of the prompt."""
+"""The answer of a prefill pod: its KV parameters, and the tokens of the prompt."""
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +15,10 @@ from tandem_engine.router.openai.sse import prompt_usage
 
 @dataclass(frozen=True, slots=True)
 class PrefillAnswer:
-    """What a prefill pod said; KV parameters go to the decode pod verbatim.
+    """The answer of a prefill pod; its KV parameters go to the decode pod verbatim.
 
     Attributes:
-        complete: whether it made its one token and was to go on: only then there must be blocks.
+        complete: whether it made its one token and would continue: only then there must be blocks.
     """
 
     kv_params: Any
@@ -25,12 +27,24 @@ class PrefillAnswer:
     complete: bool
 
 
-def read_prefill_answer(kind: EndpointKind, document: dict[str, Any]) -> PrefillAnswer:
-    """Return what `document` says; raises one of `sse.SHAPE_ERRORS`."""
+def read_prefill_answer(kind: EndpointKind, raw: bytes) -> PrefillAnswer:
+    """Return the answer in the JSON of `raw`; raises one of `sse.SHAPE_ERRORS`."""
+    document = _READ.decode(raw.decode())
     prompt_tokens, cached_tokens = _USAGES[kind](document.get("usage") or {})
     return PrefillAnswer(
         document.get(KV_PARAMS), prompt_tokens, cached_tokens, _was_cut(kind, document)
     )
+
+
+def _finite(number: str) -> float:
+    """Return a number that a body to a decode pod can hold."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is no number of JSON")
+    return value
+
+
+_READ = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def _was_cut(kind: EndpointKind, document: dict[str, Any]) -> bool:

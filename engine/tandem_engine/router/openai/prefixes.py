@@ -1,8 +1,8 @@
-"""Which prompts begin alike, told by marks that say nothing of what they begin with.
+"""Marks that show which prompts begin alike, without revealing their content.
 
-A prompt is cut into chunks, and each chunk's mark is a keyed hash of the prompt up to its end: two
+A prompt is cut into chunks. The mark of a chunk is a keyed hash of the prompt up to its end. So two
 prompts share as many marks as they share chunks from their first byte on. The key never leaves the
-process, and routers with the pool's engine key have the same one, so that marks agree among them.
+process. Routers with the pool's engine key have the same key, so their marks agree.
 """
 
 import hashlib
@@ -19,7 +19,11 @@ CHUNK_BYTES = 1024
 MOST_CHUNKS = 512
 _BEFORE_MESSAGES = ("tools", "documents", "chat_template_kwargs")
 _SAID = ("system", "instructions", "messages", "input")
-_APART = ("model", "cache_salt")
+# What keeps caches apart, and what a template may say at the beginning of a prompt.
+_APART = (
+    *("model", "cache_salt", "add_special_tokens"),
+    *("tool_choice", "reasoning_effort", "reasoning", "thinking", "output_config"),
+)
 
 
 class PrefixMarks:
@@ -29,24 +33,26 @@ class PrefixMarks:
         secret = os.urandom(32) if key is None else key.encode()
         self._key = hashlib.sha256(b"prefix marks\0" + secret).digest()
 
-    def of(self, body: Mapping[str, Any], prompt: Prompt) -> bytes:
-        """Return one mark for each whole chunk, the first of them at most.
+    def of(self, body: Mapping[str, Any], prompt: Prompt) -> tuple[bytes, float]:
+        """Return one mark for each of the first whole chunks, and the share of one chunk.
 
-        None for what shares no cache with others in a way that bytes tell: media, several prompts.
+        There are no marks if bytes do not show the shared cache: media, several prompts, a prompt
+        that engines cut.
         """
-        if prompt.prompts > 1 or prompt.media or body.get("prompt_embeds") is not None:
-            return b""
+        told = prompt.prompts == 1 and not prompt.media and prompt.learnable
+        if not told or body.get("prompt_embeds") is not None:
+            return b"", 0.0
         try:
             text = _rendered(body)
         except OverflowError:
-            return b""
+            return b"", 0.0
         mark = self._hash(_texts([body.get(name) for name in _APART]))
         marks = bytearray()
         ends = range(CHUNK_BYTES, min(len(text), MOST_CHUNKS * CHUNK_BYTES) + 1, CHUNK_BYTES)
         for end in ends:
             mark = self._hash(mark + text[end - CHUNK_BYTES : end])
             marks += mark
-        return bytes(marks)
+        return bytes(marks), CHUNK_BYTES / max(CHUNK_BYTES, len(text))
 
     def _hash(self, data: bytes) -> bytes:
         # What is cut off is what it would take to go on from it without the key.
@@ -54,7 +60,7 @@ class PrefixMarks:
 
 
 def _rendered(body: Mapping[str, Any]) -> bytes:
-    """Return what an engine reads of a body, in the order in which it reads it."""
+    """Return the parts of a body that an engine reads, in its order."""
     prompt = body.get("prompt")
     if isinstance(prompt, str):
         return prompt.encode(errors="replace")

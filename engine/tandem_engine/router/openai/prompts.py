@@ -1,7 +1,7 @@
-"""How large a prompt is: what of it is text, what is media, and what is token ids.
+"""The size of a prompt: its text, its media, and its token ids.
 
 Every string that a chat template may render counts. An image, a sound or a film counts as one
-medium, whatever its bytes: its size in tokens has nothing to do with its encoding.
+medium, whatever its bytes: its size in tokens does not depend on its encoding.
 """
 
 import sys
@@ -25,14 +25,14 @@ _NUMBER_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a body asks about.
+    """The prompt of a body.
 
     Attributes:
-        prompts: how many prompts they are.
+        prompts: number of prompts.
         exact_tokens: of all prompts, known for token ids only.
         size: bytes of text.
         media: images, sounds and films.
-        learnable: whether its tokens tell what a byte of text is worth.
+        learnable: whether its tokens show the tokens per byte of text: engines cut none of it.
     """
 
     prompts: int = 1
@@ -43,7 +43,7 @@ class Prompt:
 
 
 def chat_prompt(body: Mapping[str, Any]) -> Prompt:
-    """Return the size of a chat; raises `ApiError` where it has no messages."""
+    """Return the size of a chat; raises `ApiError` without messages."""
     _check_messages(body.get("messages"))
     size = media = 0
     for message in body["messages"]:
@@ -61,14 +61,14 @@ def chat_prompt(body: Mapping[str, Any]) -> Prompt:
 
 
 def messages_prompt(body: Mapping[str, Any]) -> Prompt:
-    """Return the size of Anthropic's messages; raises `ApiError` where there are none."""
+    """Return the size of Anthropic's messages; raises `ApiError` without messages."""
     _check_messages(body.get("messages"))
     size, media = _content((body.get("system"), body["messages"]))
     return Prompt(size=size + sum(text_bytes(body.get(name)) for name in _RENDERED), media=media)
 
 
 def responses_prompt(body: Mapping[str, Any]) -> Prompt:
-    """Return the size of the input of a response; raises `ApiError` where there is none."""
+    """Return the size of the input of a response; raises `ApiError` without input."""
     given = body.get("input")
     if not isinstance(given, str | list) or not given:
         raise ApiError(400, "input must be text or a list with at least one item.", param="input")
@@ -81,7 +81,7 @@ def responses_prompt(body: Mapping[str, Any]) -> Prompt:
 
 
 def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> Prompt:
-    """Return the size of one or more prompts; raises `ApiError` where there is none."""
+    """Return the size of one or more prompts; raises `ApiError` without a prompt."""
     kept = _kept_tokens(body.get("truncate_prompt_tokens"), max_model_len)
     prompt = body.get("prompt")
     learnable = body.get("truncate_prompt_tokens") is None
@@ -91,13 +91,13 @@ def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> 
         return Prompt(learnable=False)
     if isinstance(prompt, list) and prompt:
         if _token_ids(prompt):
-            return Prompt(exact_tokens=min(len(prompt), kept))
+            return Prompt(exact_tokens=min(len(prompt), kept), learnable=learnable)
         if all(isinstance(one, str) for one in prompt):
             size = sum(map(text_bytes, prompt))
             return Prompt(prompts=len(prompt), size=size, learnable=learnable)
         if all(isinstance(one, list) and one and _token_ids(one) for one in prompt):
             tokens = sum(min(len(one), kept) for one in prompt)
-            return Prompt(prompts=len(prompt), exact_tokens=tokens)
+            return Prompt(prompts=len(prompt), exact_tokens=tokens, learnable=learnable)
     raise ApiError(
         400,
         "prompt must be text, a list of texts, a list of token IDs or a list of such lists.",
@@ -115,7 +115,7 @@ def _check_messages(messages: Any) -> None:
 
 
 def _content(value: Any) -> tuple[int, int]:
-    """Return the bytes of text in `value`, and how many media it has, told by their types."""
+    """Return the bytes of text in `value`, and the number of media by their types."""
     if isinstance(value, dict):
         kind = value.get("type")
         if isinstance(kind, str) and kind in _MEDIA_TYPES:
@@ -130,7 +130,7 @@ def _content(value: Any) -> tuple[int, int]:
 
 
 def _kept_tokens(truncate_to: Any, max_model_len: int | None) -> int:
-    """Return how many tokens an engine keeps of each prompt; what is no number it refuses."""
+    """Return the tokens that an engine keeps of each prompt; the engine refuses other values."""
     if type(truncate_to) is not int:
         return sys.maxsize
     if truncate_to >= 0:

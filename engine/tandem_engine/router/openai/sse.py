@@ -1,9 +1,12 @@
-r"""Server-sent events from the engine, read with as little parsing as exact counting allows.
+r"""Server-sent events of the engine, with as little parsing as exact counting allows.
 
-vLLM puts `"usage": {..., "completion_tokens": N}` on every chunk when asked. One regular
-expression finds it, which gives the token count and lets it be cut out for clients that did not
-ask. It cannot match inside a JSON string, where every quote is preceded by a backslash. Only a
-chunk without usage is parsed as JSON.
+On request, vLLM puts `"usage": {..., "completion_tokens": N}` on every chunk. One regular
+expression finds it, reads the token count, and cuts it out for clients that did not ask. It cannot
+match inside a JSON string, where every quote follows a backslash. Only a chunk without usage is
+parsed as JSON.
+
+Most events of most streams have one shape: a piece of one text and nothing else. One expression
+matches this whole shape, which is much cheaper than a search for other fields.
 """
 
 import json
@@ -17,7 +20,18 @@ _COMPLETION_TOKENS = re.compile(rb'"completion_tokens":\s*(\d{1,9})\b')
 _NO_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
 _FINISH = re.compile(rb'"finish_reason":\s*"(\w+)"')
 _ERROR = re.compile(rb'\s*\{\s*"error"\s*:')
-_MOST_TOKENS = 10**9 - 1
+_STRING = rb'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"'
+_ORDINARY = re.compile(
+    rb'data: \{"id":%(s)b,"object":%(s)b,"created":\d++,"model":%(s)b,"choices":\[\{"index":0,'
+    rb'(?:"text":%(s)b|"delta":\{"(?:content|reasoning|reasoning_content)":%(s)b\})'
+    rb'(?:,"(?:logprobs|finish_reason|stop_reason|prompt_token_ids|token_ids)":null)*+\}\]'
+    rb'(?P<usage>,"usage":\{"prompt_tokens":\d++,"total_tokens":\d++,'
+    rb'"completion_tokens":(?P<tokens>\d{1,9}+)'
+    rb'(?:,"(?:prompt|completion)_tokens_details":null)*+\})\}\n\n' % {b"s": _STRING}
+)
+_END = b"}\n\n"
+MOST_TOKENS = 10**9 - 1
+LARGEST_EVENT_BYTES = 32 * 1024 * 1024
 _GENERATED = ("content", "reasoning", "reasoning_content", "tool_calls", "refusal")
 
 SHAPE_ERRORS = (
@@ -28,37 +42,70 @@ SHAPE_ERRORS = (
     ArithmeticError,
     RecursionError,
 )
-"""What comes of reading an engine's JSON that is broken or not of the shape it should have."""
+"""Errors from an engine's JSON that is broken or does not have the expected shape."""
 
 
 class Events:
     """Cuts a byte stream into the payloads of its `data:` events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._parts: list[bytes] = []
+        self._held_bytes = 0
+        self._last = b""
+
+    @property
+    def whole(self) -> bool:
+        """Return whether no event is incomplete."""
+        return not self._parts
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the payload of each event that is now complete."""
-        data = self._rest + data if self._rest else data
-        if b"\r" in data:
-            data = data.replace(b"\r\n", b"\n")
-        *blocks, self._rest = data.split(b"\n\n")
+        """Yield the payload of each event that is now complete.
+
+        Raises `ValueError` for an event without end: a broken engine could fill the memory.
+        """
+        blocks: list[bytes] = []
+        if self._parts and not self._ends_with(data):
+            rest = data
+        else:
+            if self._parts:
+                data = b"".join((*self._parts, data))
+                self._parts.clear()
+                self._held_bytes, self._last = 0, b""
+            *blocks, rest = _with_newlines(data).split(b"\n\n")
+        if rest:
+            self._parts.append(rest)
+            self._held_bytes += len(rest)
+            self._last = (self._last + rest[-3:])[-3:]
         for block in blocks:
             if block.startswith(b"data:") and b"\n" not in block:
                 yield block[5:].lstrip(b" ")
                 continue
             lines = [line[5:].lstrip(b" ") for line in block.split(b"\n") if line[:5] == b"data:"]
             if lines:
-                yield b"\n".join(lines)
+                # It goes on in one line, and a line break in JSON is worth a space.
+                yield b" ".join(lines)
+        if self._held_bytes > LARGEST_EVENT_BYTES:
+            raise ValueError("an event without end")
+
+    def _ends_with(self, data: bytes) -> bool:
+        """Return whether the incomplete event may end within `data`.
+
+        A large event comes in hundreds of pieces. To join them at each piece would take seconds.
+        """
+        return b"\n\n" in _with_newlines(self._last + data)
+
+
+def _with_newlines(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n") if b"\r" in data else data
 
 
 @dataclass(slots=True)
 class Chunk:
-    """What one event means for counting and for the client.
+    """The meaning of one event for counting and for the client.
 
     Attributes:
-        payload: what the client may see; `None` for a usage report nobody asked for.
-        usage: the report at the stream's end, or on a chunk where the client wants none.
+        payload: the part that the client may see; `None` for an unasked usage report.
+        usage: the report at the stream's end, or on a chunk whose client did not ask for it.
     """
 
     payload: bytes | None
@@ -70,11 +117,11 @@ class Chunk:
 
 
 class TokenCount:
-    """Counts the output tokens of one stream and tells which chunks carried new ones.
+    """Counts the output tokens of one stream and finds the chunks with new ones.
 
     Attributes:
-        output_tokens: exact from the last usage seen; the sum over choices where there are more.
-        prompt_tokens, cached_tokens: exact, `None` until the engine said them.
+        output_tokens: exact from the last usage; the sum over several choices.
+        prompt_tokens, cached_tokens: exact, `None` until the engine reports them.
     """
 
     def __init__(self, *, choices: int, include_usage: bool, continuous_usage: bool) -> None:
@@ -92,8 +139,29 @@ class TokenCount:
         """Return the output tokens of the longest choice so far."""
         return self.output_tokens if self._single else max(self._per_choice.values(), default=0)
 
+    def ordinary(self, data: bytes) -> bytes | None:
+        """Count whole events of the usual shape, and return them as the client should see them.
+
+        Returns `None` and counts nothing if one of them may mean more: then the caller uses `read`.
+        """
+        if not self._single or self.prompt_tokens is None:
+            return None
+        pieces, at, tokens = [], 0, self.output_tokens
+        while at < len(data):
+            event = _ORDINARY.match(data, at)
+            if event is None:
+                return None
+            pieces.append(data[at : event.start("usage")])
+            tokens = max(tokens, int(event["tokens"]))
+            at = event.end()
+        self.output_tokens = tokens
+        if self._continuous_usage:
+            return data
+        pieces.append(b"")
+        return _END.join(pieces)
+
     def read(self, payload: bytes) -> Chunk:
-        """Return what `payload` means and count its tokens; raises one of `SHAPE_ERRORS`."""
+        """Return the meaning of `payload` and count its tokens; raises one of `SHAPE_ERRORS`."""
         if payload == b"[DONE]":
             return Chunk(payload, done=True)
         if _ERROR.match(payload):
@@ -148,7 +216,7 @@ class TokenCount:
 
 
 def prompt_usage(usage: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return prompt tokens and cached tokens of a usage object, `None` where it says nothing.
+    """Return prompt tokens and cached tokens of a usage object; `None` for missing ones.
 
     Raises one of `SHAPE_ERRORS`.
     """
@@ -158,9 +226,9 @@ def prompt_usage(usage: dict[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _tokens(count: Any) -> int | None:
-    if not isinstance(count, int):
+    if not isinstance(count, int) or isinstance(count, bool):
         return None
-    if not 0 <= count <= _MOST_TOKENS:
+    if not 0 <= count <= MOST_TOKENS:
         raise ValueError("a number of tokens beyond all sense")
     return count
 

@@ -1,54 +1,46 @@
-"""Hears what other routers of the pool tell of requests that end engines, within bounds.
+"""Receives messages of other routers of the pool, within limits.
 
-What is not from one of them, or is no notice, changes nothing.
+A message from another sender, or an invalid one, changes nothing.
 """
 
 import asyncio
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aiohttp import web
 
 from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.peers.computed import MOST_MESSAGE_BYTES, Computed, parse_computed
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.notice import MOST_BYTES, Notice, NoticeError, parse_notice
 from tandem_engine.router.peers.telling import authorization
 
 _BODY_S = 1.0
 _MOST_PER_S = 50
+# Each of 31 others tells of prompts twice a second.
+_MOST_OF_PROMPTS_PER_S = 80
+# A millisecond or two, while no stream gets a token.
+_MOST_MARKS_AT_ONCE = 1024
 
 
-class Hearing:
-    """Answers other routers of the pool.
+class Door:
+    """Checks that a message comes from a router of the pool.
 
     Args:
-        pool_key: what they know each other by; `None`: nobody is heard.
+        pool_key: the key of the pool; `None`: all messages are refused.
     """
 
     def __init__(
-        self, *, killers: Killers, pool_key: str | None, clock: Callable[[], float]
+        self, *, pool_key: str | None, clock: Callable[[], float], most_per_s: int
     ) -> None:
-        self._killers = killers
         self._expected = authorization(pool_key).encode() if pool_key else None
         self._clock = clock
+        self._most_per_s = most_per_s
         self._second = 0
         self._heard = 0
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
-        """Take a notice (POST), or only tell what is known (GET)."""
-        self._let_in(request)
-        if request.method == "GET":
-            return _document(self._killers.known())
-        if request.method != "POST":
-            raise ApiError(405, "Use GET or POST.", allow="GET, POST")
-        try:
-            notice = parse_notice(await _body(request))
-        except NoticeError as error:
-            raise ApiError(400, f"The body is not a valid notice: {error}") from error
-        self._killers.hear(notice)
-        return _document(self._killers.known(notice.digests))
-
-    def _let_in(self, request: web.BaseRequest) -> None:
+    def let_in(self, request: web.BaseRequest) -> None:
+        """Return for a router of the pool, or raise `ApiError`."""
         if self._expected is None:
             raise ApiError(404, "This router has no key, so it accepts no notices.")
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
@@ -57,20 +49,82 @@ class Hearing:
         second = int(self._clock())
         self._heard = self._heard + 1 if second == self._second else 1
         self._second = second
-        if self._heard > _MOST_PER_S:
+        if self._heard > self._most_per_s:
             raise ApiError(429, "Too many messages.", retry_after_s=1)
 
 
-async def _body(request: web.BaseRequest) -> bytes:
-    too_large = ApiError(413, f"A notice has at most {MOST_BYTES} bytes.")
-    if (request.content_length or 0) > MOST_BYTES:
+class Hearing:
+    """Answers other routers of the pool.
+
+    Args:
+        pool_key: the key of the pool; `None`: all messages are refused.
+        computed: receives the prompts that prefill pods computed for other routers.
+    """
+
+    def __init__(
+        self,
+        *,
+        killers: Killers,
+        computed: Callable[[list[Computed]], None],
+        pool_key: str | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._killers = killers
+        self._computed = computed
+        self._door = Door(pool_key=pool_key, clock=clock, most_per_s=_MOST_PER_S)
+        self._other_door = Door(pool_key=pool_key, clock=clock, most_per_s=_MOST_OF_PROMPTS_PER_S)
+
+    async def take_computed(self, request: web.BaseRequest) -> web.Response:
+        """Handle another router's message about prompts."""
+        self._other_door.let_in(request)
+        if request.method != "POST":
+            raise ApiError(405, "Use POST.", allow="POST")
+        try:
+            prompts = parse_computed(await _body(request, most_bytes=MOST_MESSAGE_BYTES))
+        except NoticeError as error:
+            raise ApiError(400, f"The body is not a valid notice: {error}") from error
+        for few in _few_at_once(prompts):
+            self._computed(few)
+            await asyncio.sleep(0)
+        return web.Response(status=204)
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """Handle a notice (POST), or only return the known ends and answers (GET)."""
+        self._door.let_in(request)
+        if request.method == "GET":
+            return _document(self._killers.known())
+        if request.method != "POST":
+            raise ApiError(405, "Use GET or POST.", allow="GET, POST")
+        try:
+            notice = parse_notice(await _body(request, most_bytes=MOST_BYTES))
+        except NoticeError as error:
+            raise ApiError(400, f"The body is not a valid notice: {error}") from error
+        self._killers.hear(notice)
+        return _document(self._killers.known(notice.digests))
+
+
+def _few_at_once(prompts: list[Computed]) -> Iterator[list[Computed]]:
+    few: list[Computed] = []
+    marks = 0
+    for each in prompts:
+        marks += len(each.prefix.marks)
+        if few and marks > _MOST_MARKS_AT_ONCE:
+            yield few
+            few, marks = [], len(each.prefix.marks)
+        few.append(each)
+    yield few
+
+
+async def _body(request: web.BaseRequest, *, most_bytes: int) -> bytes:
+    too_large = ApiError(413, f"A notice has at most {most_bytes} bytes.")
+    if (request.content_length or 0) > most_bytes:
         raise too_large
     raw = b""
     try:
         async with asyncio.timeout(_BODY_S):
             async for data in request.content.iter_any():
                 raw += data
-                if len(raw) > MOST_BYTES:
+                if len(raw) > most_bytes:
                     raise too_large
     except TimeoutError:
         raise ApiError(408, "The notice did not arrive in time.") from None

@@ -1,7 +1,7 @@
-"""The pool's other routers: tells them at once of requests that end engines, and asks one at start.
+"""Messages to the other routers of the pool: about requests that end engines, and a start query.
 
-Each has one message under way at a time; what comes meanwhile goes with the next. Nothing here
-keeps a request for longer than a moment.
+Each router gets one message at a time; later news go with the next one. No request waits here for
+longer than a moment.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tandem_engine.router.peers.notice import (
 
 KILLERS_PATH = "/killers"
 WAIT_S = 0.3
-"""How long a request waits, after it ended an engine, until other routers know."""
+"""Longest wait of a request, after it ended an engine, until other routers know."""
 _MESSAGE_S = 1.0
 _AGAIN_AFTER_S = (0.1, 1.0)
 _MOST_ASKED = 3
@@ -35,23 +35,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another router of the pool, as its source shows it."""
+    """Another router of the pool, as discovery shows it."""
 
     name: str
     host: str
     port: int
     ready: bool = True
 
-    @property
-    def url(self) -> str:
-        """Return where it hears of killers."""
+    def url(self, path: str) -> str:
+        """Return the URL for its messages."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{KILLERS_PATH}"
+        return f"http://{host}:{self.port}{path}"
 
 
 @dataclass(slots=True, eq=False)
 class _News:
-    """One thing to tell one peer; `over` once it knows, or never will."""
+    """One news for one peer; `over` once the peer has it, or never will."""
 
     of: End | Answer
     since_s: float
@@ -64,10 +63,10 @@ class _News:
 
 
 class Peers:
-    """Speaks to the pool's other routers; without the pool's key to none.
+    """Sends messages to the other routers of the pool; without the pool's key it sends none.
 
     Args:
-        own_name: this router's, which is no peer.
+        own_name: the name of this router, which is no peer.
     """
 
     def __init__(
@@ -90,11 +89,11 @@ class Peers:
 
     @property
     def names(self) -> list[str]:
-        """Return who they are."""
+        """Return the names of the peers."""
         return sorted(self._peers)
 
     def replace(self, peers: Iterable[Peer]) -> None:
-        """Take these for all there are."""
+        """Replace the list of peers."""
         self._peers = {peer.name: peer for peer in peers if peer.name != self._own_name}
         for name in self._news.keys() - self._peers.keys():
             self._drop(name)
@@ -102,19 +101,25 @@ class Peers:
             self._asking = asyncio.create_task(self._ask())
 
     def tell_answered(self, digest: bytes) -> None:
-        """Have them hear that a request was answered at which engines had ended."""
+        """Tell peers that a request was answered after engines had ended with it."""
         self._tell(Answer(digest, 0.0))
 
     async def tell_ended(self, digest: bytes, *, pod: str) -> None:
-        """Have them hear that `pod` ended; return when they know, or have had time for it."""
+        """Tell peers that `pod` ended; return when they know, or after `WAIT_S`."""
         sent = [asyncio.ensure_future(news.over.wait()) for news in self._tell(End(digest, pod, 0))]
         if sent:
             _, late = await asyncio.wait(sent, timeout=WAIT_S)
             for each in late:
                 each.cancel()
 
+    async def tell_once(self, path: str, document: bytes) -> None:
+        """Send all peers a document, once; a failed message is not repeated."""
+        if self._authorization is not None:
+            each = [self._took(peer, path, document) for peer in self._peers.values()]
+            await asyncio.gather(*each)
+
     async def close(self) -> None:
-        """Stop speaking."""
+        """Stop sending."""
         tasks = [*self._senders.values(), *([self._asking] if self._asking else [])]
         for task in tasks:
             task.cancel()
@@ -142,7 +147,7 @@ class Peers:
             news.over.set()
 
     async def _send_all(self, name: str) -> None:
-        """Send a peer what there is for it, until nothing is left or it takes nothing."""
+        """Send a peer its news, until none is left or it does not answer."""
         tries = 0
         while (peer := self._peers.get(name)) is not None and (waiting := self._news.get(name)):
             batch, now = list(waiting), self._clock()
@@ -168,23 +173,37 @@ class Peers:
         del self._senders[name]
 
     async def _ask(self) -> None:
-        """Learn what there was before this router, from the first peer that tells."""
+        """Load earlier ends and answers from the first peer that responds."""
         for peer in sorted(self._peers.values(), key=lambda peer: not peer.ready)[:_MOST_ASKED]:
             if await self._heard(peer, None):
                 return
 
-    async def _heard(self, peer: Peer, notice: Notice | None) -> bool:
-        """Tell a peer, or ask it, and take what it knows; return whether it heard."""
+    def _speaks(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(force_close=True),
                 timeout=aiohttp.ClientTimeout(total=_MESSAGE_S),
                 auto_decompress=False,
             )
+        return self._session
+
+    async def _took(self, peer: Peer, path: str, document: bytes) -> None:
+        with suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with self._speaks().post(
+                peer.url(path),
+                data=document,
+                headers={"Authorization": self._authorization or ""},
+                allow_redirects=False,
+            ):
+                # A router of before does not know the path, and that changes nothing.
+                pass
+
+    async def _heard(self, peer: Peer, notice: Notice | None) -> bool:
+        """Send to a peer or ask it, and store its knowledge; return whether it responded."""
         try:
-            async with self._session.request(
+            async with self._speaks().request(
                 "GET" if notice is None else "POST",
-                peer.url,
+                peer.url(KILLERS_PATH),
                 data=None if notice is None else notice.document(),
                 headers={"Authorization": self._authorization or ""},
                 allow_redirects=False,
@@ -202,5 +221,5 @@ class Peers:
 
 
 def authorization(pool_key: str) -> str:
-    """Return what routers of a pool know each other by."""
+    """Return the header by which routers of a pool recognise each other."""
     return f"Bearer {derived(pool_key, b'messages').hex()}"

@@ -1,8 +1,8 @@
-"""The pool's engine pods as this router sees them: who may take new work.
+"""The engine pods of the pool as this router sees them, and which of them are usable.
 
-What became of a pod's work says whether it is ejected (`ejection`). A pod that was silent for too
-long is in doubt until a probe tells whether it is frozen (then it is ejected) or only slow; for
-that moment its work waits.
+The results of a pod's work decide whether it is ejected (`ejection`). A pod that was silent for too
+long is in doubt. A probe then shows whether it is frozen, and ejected, or only slow. Until then its
+work waits.
 """
 
 import asyncio
@@ -15,40 +15,47 @@ from tandem_engine.router.stopwatch import Stopwatch
 
 
 class Deserted(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
-    """There is no decode pod, and this router is too near its end to wait for one."""
+    """There is no decode pod, and this router ends too soon to wait for one."""
 
 
 class EnginePods:
-    """All engine pods of the pool; listeners hear of every change in who is usable.
+    """All engine pods of the pool; listeners are called after every change of the usable pods.
 
     Attributes:
-        listed: whether a whole listing has come: until then there may be pods that nobody knows of.
+        listed: whether a whole listing has come; before that, some pods may be unknown.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._mourners: list[Callable[[Pod], None]] = []
         self._change: asyncio.Future[None] | None = None
         self._without_decode = Stopwatch()
         self._without_decode.turn(on=True, now=clock())
+        self._at_zero = Stopwatch()
+        self._wanted_s: float | None = None
         self._closing = False
         self.listed = False
         self.ejection = Ejection(pods=self._pods.values, changed=self.announce, clock=clock)
 
     def close(self) -> None:
-        """Wait for no pod any more: another router, or this one's successor, will know of it."""
+        """Stop waiting for pods: another router, or the next one, will see them."""
         self._closing = True
         self.announce()
 
     @property
     def deserted(self) -> bool:
-        """Return whether nobody should wait for a decode pod here."""
+        """Return whether no request should wait for a decode pod here."""
         return self._closing and not self.usable(Role.DECODE)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after each change."""
+        """Call `listener` after each change."""
         self._listeners.append(listener)
+
+    def listen_for_ends(self, mourner: Callable[[Pod], None]) -> None:
+        """Call `mourner` with each pod whose engine is gone or restarted."""
+        self._mourners.append(mourner)
 
     async def change(self) -> None:
         """Wait for the next change."""
@@ -61,7 +68,7 @@ class EnginePods:
         return tuple(self._pods.values())
 
     def replace(self, endpoints: Iterable[Endpoint]) -> None:
-        """Take a whole listing: what is not in it exists no more."""
+        """Replace all pods by a whole listing."""
         seen = {endpoint.name: endpoint for endpoint in endpoints}
         for name in self._pods.keys() - seen.keys():
             self._drop(name)
@@ -71,12 +78,12 @@ class EnginePods:
         self.announce()
 
     def upsert(self, endpoint: Endpoint) -> None:
-        """Take one pod's newest state."""
+        """Store the newest state of one pod."""
         self._put(endpoint)
         self.announce()
 
     def remove(self, name: str) -> None:
-        """Forget a pod that exists no more."""
+        """Remove a pod that no longer exists."""
         if name in self._pods:
             self._drop(name)
             self.announce()
@@ -86,16 +93,15 @@ class EnginePods:
         return None if name is None else self._pods.get(name)
 
     def freeze(self, pod: Pod) -> None:
-        """Send nothing to `pod`, which does not answer at all, and end what waits for it."""
+        """Send nothing to `pod`, which does not answer at all, and end its waiting requests."""
         pod.doubted = False
         self.ejection.eject(pod, Why.SILENT)
         pod.health.give_up()
 
     def doubt(self, pod: Pod) -> None:
-        """Send nothing to `pod` until a probe has told what it is.
+        """Send nothing to `pod` until a probe has shown its state.
 
-        One that refused connections gets nothing already: that it is silent too tells that it is
-        frozen.
+        A pod that refused connections already gets nothing. Its silence shows that it is frozen.
         """
         if pod.health.state is State.OUT and pod.health.why in CERTAIN:
             pod.health.give_up()
@@ -114,12 +120,12 @@ class EnginePods:
         )
 
     def trust(self, pod: Pod) -> None:
-        """Doubt `pod` no more: it is slow, and whether it gets work its outcomes say."""
+        """End the doubt about `pod`: it is only slow, and its results decide about further work."""
         pod.doubted = False
         self.announce()
 
     def usable(self, role: Role, *, revisions: Collection[str] | None = None) -> list[Pod]:
-        """Return the pods of `role` that may take new work."""
+        """Return the pods of `role` that can take new work."""
         return [
             pod
             for pod in self._pods.values()
@@ -133,8 +139,23 @@ class EnginePods:
         return {pod.endpoint.revision for pod in self.usable(role)}
 
     def without_decode_s(self, now: float) -> float:
-        """Return for how long, in all, no decode pod was usable since the router started."""
+        """Return the total time without a usable decode pod since the router started."""
         return self._without_decode.total_s(now)
+
+    @property
+    def at_zero(self) -> bool:
+        """Return whether the pool had no engine pod, and no decode pod has been usable since."""
+        return self._at_zero.running
+
+    def wanted_s(self, now: float) -> float:
+        """Return the time since which requests wait for a pool at zero; now for the first one."""
+        if self._wanted_s is None:
+            self._wanted_s = now
+        return self._wanted_s
+
+    def at_zero_s(self, now: float) -> float:
+        """Return the total time for which the pool was at zero."""
+        return self._at_zero.total_s(now)
 
     def _put(self, endpoint: Endpoint) -> None:
         pod = self._pods.get(endpoint.name)
@@ -143,6 +164,8 @@ class EnginePods:
             endpoint.port,
         ):
             came_back = endpoint.ready and not pod.endpoint.ready
+            if endpoint.restarts != pod.endpoint.restarts:
+                self._mourn(pod)
             pod.endpoint = endpoint
             if came_back or (endpoint.ready and pod.health.why in CERTAIN):
                 self.ejection.try_again(pod)
@@ -153,6 +176,7 @@ class EnginePods:
 
     def _drop(self, name: str) -> None:
         pod = self._pods.pop(name)
+        self._mourn(pod)
         pod.endpoint = Endpoint(
             name=name,
             role=pod.endpoint.role,
@@ -163,9 +187,19 @@ class EnginePods:
             leaving=True,
         )
 
+    def _mourn(self, pod: Pod) -> None:
+        for mourner in self._mourners:
+            mourner(pod)
+
     def announce(self) -> None:
-        """Tell everybody who waits for a change that something they depend on changed."""
-        self._without_decode.turn(on=not self.usable(Role.DECODE), now=self._clock())
+        """Wake all waiters for a change."""
+        now, serves = self._clock(), bool(self.usable(Role.DECODE))
+        self._without_decode.turn(on=not serves, now=now)
+        if serves:
+            self._at_zero.turn(on=False, now=now)
+            self._wanted_s = None
+        elif self.listed and all(pod.endpoint.leaving for pod in self._pods.values()):
+            self._at_zero.turn(on=True, now=now)
         if self._change is not None:
             self._change.set_result(None)
             self._change = None

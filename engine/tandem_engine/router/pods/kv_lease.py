@@ -1,8 +1,8 @@
-"""Until when the KV blocks that a prefill pod keeps are certainly still those of their request.
+"""The time until which the KV blocks at a prefill pod surely belong to their request.
 
-A decode pod that pulls them later gets whatever another prompt left there, and says nothing of it.
-So what is not certain counts as gone: a moment of the engine's clock is taken for the earliest that
-it can have been by this router's. Pure.
+A decode pod that pulls them later gets the blocks of another prompt, without an error. So uncertain
+blocks count as gone: a time of the engine's clock is converted to the earliest possible time of
+this router's clock. Pure.
 """
 
 import math
@@ -21,7 +21,7 @@ _MOST_DRIFT = 5e-4
 
 
 class Lost(StrEnum):
-    """How a lease came to be over before its request had a first token."""
+    """Why a lease ended before its request had a first token."""
 
     HELD = "held"
     SILENT = "silent"
@@ -29,7 +29,7 @@ class Lost(StrEnum):
 
 
 class LeaseOver(Exception):  # noqa: N818 - named for what happened, not a bug
-    """A request's KV blocks may hold another's by now: it has to be served anew."""
+    """A request's KV blocks may belong to another request by now, so it must be served again."""
 
     def __init__(self, how: Lost) -> None:
         super().__init__(how.value)
@@ -38,17 +38,17 @@ class LeaseOver(Exception):  # noqa: N818 - named for what happened, not a bug
 
 @dataclass(slots=True)
 class PeerOffset:
-    """What is known of another machine's clock: how far this one is ahead of it, at the least.
+    """The known offset of another machine's clock: the least by which this clock is ahead.
 
-    Whatever it stamped after a request was sent, it stamped after that: each stamp gives a bound,
-    and the quickest answer gives the best one.
+    A time that the other machine stamps after a request was sent gives a bound, and the quickest
+    answer gives the best one.
     """
 
     _ahead_s: float = -math.inf
     _learned_s: float = 0.0
 
     def earliest_s(self, theirs_s: float, *, after_s: float, now: float) -> float:
-        """Return when it was `theirs_s` there, at the earliest; it was after `after_s`."""
+        """Return the earliest possible time here of `theirs_s` there; it was after `after_s`."""
         ahead_s = self._ahead_s - _MOST_DRIFT * (now - self._learned_s)
         # What would still be to come was stamped by another clock than the one that is known.
         if not after_s <= theirs_s + ahead_s <= now:
@@ -59,12 +59,12 @@ class PeerOffset:
 
 @dataclass(slots=True, eq=False)
 class Handover:
-    """What a prefill pod has for a decode pod.
+    """The KV blocks of a prefill pod for a decode pod.
 
     Attributes:
         kv_params: go to the decode pod verbatim.
-        until_s: when they are worth nothing any more.
-        seen_by: the decode pod that may have seen them: it alone may pull the blocks.
+        until_s: time from which the blocks must not be used.
+        seen_by: the decode pod that may have seen them: only this one can pull the blocks.
         over: the blocks were used, or given back.
     """
 
@@ -81,7 +81,7 @@ class Handover:
 
     @property
     def name(self) -> str | None:
-        """Return by which name the prefill pod lets it go, if it does."""
+        """Return the name by which the prefill pod can free the lease, if it can."""
         name = self.kv_params.get(NAME_FIELD) if isinstance(self.kv_params, dict) else None
         return name if isinstance(name, str) else None
 
@@ -89,7 +89,7 @@ class Handover:
 class Early:
     """Keeps the beginning of an answer back until a token shows that the blocks came in time.
 
-    What was passed on cannot be served anew, so nothing is passed on before that.
+    A request whose answer has begun cannot be served again, so nothing is passed on before that.
     """
 
     def __init__(self, until_s: float) -> None:
@@ -99,9 +99,9 @@ class Early:
     def passed_on(
         self, payloads: list[bytes], *, token: bool, now: float
     ) -> "tuple[list[bytes], Early | None]":
-        """Return what goes to the client now, and `None` once nothing is kept back any more.
+        """Return the data for the client now; `None` once nothing is kept back any more.
 
-        Raises `LeaseOver` for what came too late.
+        Raises `LeaseOver` for a token that came too late.
         """
         if now >= self.until_s:
             raise LeaseOver(Lost.LATE)
@@ -112,10 +112,10 @@ class Early:
 def usable_until_s(
     kv_params: Any, *, clock: PeerOffset, sent_s: float, now: float, lease_s: float
 ) -> float:
-    """Return until when KV parameters that have just come may be used.
+    """Return the time until which KV parameters that have just come can be used.
 
-    Their lease began after the request was sent, which is all that is known of an engine that does
-    not tell when it ends.
+    The lease began after the request was sent. If an engine does not report the end of a lease,
+    this is all that is known.
     """
     ends_s, own_lease_s = _seconds(kv_params, ENDS_FIELD), _seconds(kv_params, LEASE_S_FIELD)
     if own_lease_s is not None:
@@ -130,4 +130,8 @@ def _seconds(kv_params: Any, field: str) -> float | None:
     seconds = kv_params.get(field) if isinstance(kv_params, dict) else None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    return float(seconds) if math.isfinite(seconds) else None
+    try:
+        return float(seconds) if math.isfinite(seconds) else None
+    except OverflowError:
+        # A whole number may have any number of digits.
+        return None

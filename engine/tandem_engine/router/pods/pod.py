@@ -1,4 +1,4 @@
-"""One engine pod as this router sees it, and what the router has outstanding there."""
+"""One engine pod as this router sees it, and its outstanding work."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from tandem_routing.outstanding import Load, Outstanding
 
 
 class Role(StrEnum):
-    """What an engine pod does."""
+    """The role of an engine pod."""
 
     PREFILL = "prefill"
     DECODE = "decode"
@@ -17,7 +17,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One engine pod as its source shows it."""
+    """One engine pod as discovery shows it; `restarts` counts those of its containers."""
 
     name: str
     role: Role
@@ -26,16 +26,17 @@ class Endpoint:
     revision: str = ""
     ready: bool = True
     leaving: bool = False
+    restarts: int = 0
 
 
 class Pod(Outstanding):
-    """One engine pod and what this router has outstanding there.
+    """One engine pod and the outstanding work of this router there.
 
     Attributes:
-        clock: the clock by which a prefill pod tells when leases end.
-        names_leases: whether a prefill pod can let go of a lease by the router's name for it.
-        doubted: it was silent for too long, and a probe tells whether it is frozen.
-        health: what became of the work that it had.
+        clock: the offset of the clock by which a prefill pod reports the end of leases.
+        names_leases: whether a prefill pod can free a lease by the router's name for it.
+        doubted: it was silent for too long, and a probe checks whether it is frozen.
+        health: the results of its work.
     """
 
     __slots__ = ("clock", "doubted", "endpoint", "health", "names_leases")
@@ -61,23 +62,23 @@ class Pod(Outstanding):
 
     @property
     def revision(self) -> str:
-        """Return whose pods it works with: prefill and decode of one revision."""
+        """Return the revision of the pods that it works with, prefill and decode."""
         return self.endpoint.revision
 
     @property
     def weight(self) -> int:
-        """Return the tokens it has, and those of work that it failed just now.
+        """Return its outstanding tokens, and those of requests that just failed there.
 
-        Else a pod that fails at once would be the idlest, and get all there is.
+        Otherwise a pod that fails at once would look idle and get every request.
         """
         return self.tokens + self.health.lost_tokens
 
     @property
     def usable(self) -> bool:
-        """Return whether a new request may go here."""
+        """Return whether a new request can go here."""
         return self.standing and not self.doubted and self.health.admits
 
     @property
     def standing(self) -> bool:
-        """Return whether its source shows this pod as one for new requests."""
+        """Return whether discovery shows this pod as one for new requests."""
         return self.endpoint.ready and not self.endpoint.leaving

@@ -1,4 +1,4 @@
-"""Background reads of what decode pods measure of themselves."""
+"""Background reads of the metrics of decode pods."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class DecodeReads:
-    """Learns from the decode pods' own metrics: the mean KV transfer time, and others' requests."""
+    """Learns from decode pods' metrics: mean KV transfer time, requests of other routers."""
 
     def __init__(self, *, fleet: EnginePods, upstream: Upstream, learned: LearnedByRouter) -> None:
         self._fleet = fleet
@@ -41,9 +41,9 @@ class DecodeReads:
             await asyncio.sleep(_SCRAPE_EVERY_S)
 
     async def scrape(self, pods: Iterable[Pod]) -> None:
-        """Read each pod once; where transfers happened since the last read, take their mean.
+        """Read each pod once, and learn the mean time of the transfers since the last read.
 
-        What a pod has more than this router sent it came from another router of the pool.
+        Requests beyond those of this router came from another router of the pool.
         """
         grown_s = grown = 0.0
         seen: dict[str, tuple[float, float]] = {}
@@ -57,7 +57,7 @@ class DecodeReads:
             if totals is None:
                 continue
             before = self._seen.get(pod.name, (0.0, 0.0))
-            if totals[1] < before[1]:
+            if totals[0] < before[0] or totals[1] < before[1]:
                 before = (0.0, 0.0)
             grown_s += totals[0] - before[0]
             grown += totals[1] - before[1]
@@ -65,11 +65,11 @@ class DecodeReads:
         self._seen = seen
         if grown > 0:
             self._learned.transfer_s = grown_s / grown
-        # Somebody may be waiting for what others had.
+        # A request may wait for room that other routers' requests had.
         self._fleet.announce()
 
     async def _read(self, pod: Pod) -> tuple[int, tuple[float, float] | None] | None:
-        """Return requests and transfer totals, `None` where the pod does not tell them."""
+        """Return requests and transfer totals; `None` for values that the pod does not report."""
         try:
             text = await self._upstream.get(
                 pod,
@@ -91,17 +91,17 @@ class DecodeReads:
 
 
 def requests_inside(text: bytes) -> int:
-    """Return the requests that an engine runs or lets wait; none where it does not say.
+    """Return the running and waiting requests of an engine; none if it does not report them.
 
-    Raises `ValueError` where what it says is no number of requests.
+    Raises `ValueError` for a value that is not a number of requests.
     """
     return round(sum(map(_amount, _REQUESTS.findall(text))))
 
 
 def transfer_totals(text: bytes) -> tuple[float, float] | None:
-    """Return sum and count of the transfer histogram over all its series, `None` without it.
+    """Return sum and count of the transfer histogram over all its series; `None` without it.
 
-    Raises `ValueError` where one of them is no number of seconds or transfers.
+    Raises `ValueError` for a value that is not a number of seconds or transfers.
     """
     totals: dict[bytes, float] = {}
     for name, value in _TRANSFER.findall(text):

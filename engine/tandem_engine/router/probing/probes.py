@@ -1,8 +1,8 @@
-"""Asks pods that get no work what they are: whether they live, and whether they make tokens.
+"""Probes of pods without work: whether they live, and whether they make tokens.
 
-A pod in doubt is asked for its health, once: only a frozen one has no answer. What it answers
-clears it of nothing. An ejected pod is asked to complete a few tokens when its time is over: so no
-client's request has to find out that it still fails.
+A pod in doubt is asked once for its health: only a frozen pod does not answer. An answer does not
+end an ejection. When the time of an ejection is over, a probe asks the pod for a few tokens, so
+that no client's request has to find out that it still fails.
 """
 
 import asyncio
@@ -10,9 +10,8 @@ import contextlib
 import json
 import uuid
 
-import aiohttp
-
-from tandem_engine.router.forwarding.upstream import Upstream, UpstreamFailure
+from tandem_engine.router.forwarding.engine_answer import EngineAnswer
+from tandem_engine.router.forwarding.upstream import Upstream, UpstreamFailure, following
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.sse import SHAPE_ERRORS, Events, TokenCount
 from tandem_engine.router.pods.fleet import EnginePods
@@ -20,7 +19,7 @@ from tandem_engine.router.pods.pod import Pod
 from tandem_engine.router.settings_in_force import SettingsHolder
 
 PROBE_ID = "tandem-probe-"
-"""What the request ids of probes begin with."""
+"""The prefix of the request ids of probes."""
 _LOOK_EVERY_S = 0.5
 _COMPLETION_TIMEOUT_S = 5.0
 # An engine may break off after its first token.
@@ -28,7 +27,7 @@ _TOKENS = 4
 
 
 class Probes:
-    """Asks doubted pods for their health, and ejected pods for a few tokens."""
+    """Probes doubted pods for their health, and ejected pods for a few tokens."""
 
     def __init__(self, *, fleet: EnginePods, upstream: Upstream, settings: SettingsHolder) -> None:
         self._fleet = fleet
@@ -37,7 +36,7 @@ class Probes:
         self._asked: set[Pod] = set()
 
     async def run(self) -> None:
-        """Probe for ever, each pod by itself."""
+        """Probe for ever, each pod separately."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 doubted = [pod for pod in self._fleet.pods() if pod.doubted]
@@ -47,13 +46,13 @@ class Probes:
                 await self._until_needed()
 
     async def look(self) -> None:
-        """Find pods that are slow or stand still, for ever."""
+        """Look for slow and hanging pods, for ever."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             self._fleet.ejection.look()
 
     async def _until_needed(self) -> None:
-        """Wait for a change, and no longer than until the next ejection is over."""
+        """Wait for a change, at most until the next ejection is over."""
         due_s = self._fleet.ejection.next_due_s(apart_from=self._asked)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(due_s):
@@ -72,7 +71,7 @@ class Probes:
             self._fleet.announce()
 
     async def _completes(self, pod: Pod) -> float | None:
-        """Return the seconds to the first of a few tokens; `None` where it does not make them."""
+        """Return the seconds to the first of a few tokens; `None` if it does not make them."""
         settings = self._settings.current
         if settings is None:
             return None
@@ -88,7 +87,7 @@ class Probes:
         began_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(_COMPLETION_TIMEOUT_S):
-                response = await self._upstream.decode(
+                answer = await self._upstream.decode(
                     pod,
                     path="/v1/completions",
                     body=json.dumps(body).encode(),
@@ -96,20 +95,20 @@ class Probes:
                     connect_s=settings.timeouts.connect_s,
                 )
                 try:
-                    return await _first_token_s(response, began_s=began_s)
+                    return await _first_token_s(answer, began_s=began_s)
                 finally:
-                    response.close()
-        except (UpstreamFailure, ApiError, TimeoutError, aiohttp.ClientError, OSError):
+                    answer.release()
+        except (UpstreamFailure, ApiError, TimeoutError):
             return None
 
 
-async def _first_token_s(response: aiohttp.ClientResponse, *, began_s: float) -> float | None:
-    """Return when a stream that ends well had its first token, `None` where it ends otherwise."""
+async def _first_token_s(answer: EngineAnswer, *, began_s: float) -> float | None:
+    """Return the time of the first token of a stream that ends well; `None` otherwise."""
     first_s = None
     events = Events()
     count = TokenCount(choices=1, include_usage=False, continuous_usage=False)
     try:
-        async for data in response.content.iter_any():
+        while data := await following(answer):
             for payload in events.feed(data):
                 chunk = count.read(payload)
                 if chunk.error or chunk.finish_reason == "abort":

@@ -1,10 +1,11 @@
-"""Where a request goes from the queue."""
+"""The place that a request gets from the queue."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tandem_engine.router.pods.pod import Pod
 from tandem_routing.outstanding import Load
+from tandem_routing.prefix_index import NO_PREFIX, Prefix
 
 
 class DecodeOnly(StrEnum):
@@ -23,17 +24,21 @@ class DecodeOnly(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefillPlacement:
-    """Where a request goes; `load` counts at its prefill pod until `RequestQueue.left_prefill`.
+    """Where a request goes; `load` counts at its prefill pod until `Places.left_prefill`.
 
     Attributes:
-        decode: the decode pod that was found to have slack for all of it; `None`: any.
+        decode: the decode pod that has slack for all of it; `None`: any.
+        prefix: the part of its prompt that other requests may share.
+        held_share: the share of its prompt that its prefill pod should have cached.
     """
 
     prefill: Pod | None
     load: Load
     decode_only: DecodeOnly | None = None
     decode: Pod | None = None
+    prefix: Prefix = NO_PREFIX
+    held_share: float = 0.0
 
 
 NOWHERE = PrefillPlacement(prefill=None, load=Load(0))
-"""Where a request is that still waits."""
+"""The place of a request that still waits."""

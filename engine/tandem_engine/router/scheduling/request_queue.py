@@ -7,33 +7,30 @@ fails alone: whoever makes the queue look again, a pod's watch or the end of ano
 nothing of it.
 """
 
+import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.pods.fleet import Deserted, EnginePods
 from tandem_engine.router.pods.pod import Pod, Role
+from tandem_engine.router.scheduling.caches import PrefillCaches
+from tandem_engine.router.scheduling.lines import Lines, in_order
 from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
-from tandem_engine.router.scheduling.underway import Underway
+from tandem_engine.router.scheduling.places import Places
+from tandem_engine.router.scheduling.pod_finder import PodFinder, QueueLook
+from tandem_engine.router.scheduling.queued import Queued, queued_of
+from tandem_engine.router.scheduling.spare_room import BestEffort
 from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
-from tandem_routing.deadline_queue import (
-    RECONSIDERED_EVERY_S,
-    DeadlineQueue,
-    Next,
-    Prospect,
-    Turn,
-    Unfit,
-)
-from tandem_routing.history import OVERDUE_S
-from tandem_routing.outstanding import Load
+from tandem_routing.deadline_queue import Next, Prospect, Turn, Unfit, turn_of
 from tandem_routing.overflow import helped, spare
-from tandem_routing.pairing import Gate, bearing, pair
-from tandem_routing.pod_choice import Room
+from tandem_routing.prefix_placement import Apart
+
+# A pod that hangs says nothing, and who waits for it alone should find that it is late.
+_LOOK_AGAIN_S = 0.05
 
 logger = logging.getLogger(__name__)
 
@@ -42,39 +39,44 @@ class QueueFull(Exception):  # noqa: N818 - an event of ordinary operation, not 
     """The request was shed: the queue is at its bound."""
 
 
-@dataclass(slots=True)
-class Queued:
-    """Those who wait, and which of them decode pods held back for most of their wait.
+class RequestQueue:
+    """Admits requests to prefill pods as these, and the decode pods, have room.
 
     Attributes:
-        overdue, held_overdue: whose TTFT bound passed within the last minute.
+        caches: what prefill pods should have cached of the prompts that they were sent.
+        places: those of the requests that were let in.
     """
 
-    requests: int = 0
-    prompt_tokens: int = 0
-    held_prompt_tokens: int = 0
-    overdue: int = 0
-    held_overdue: int = 0
-
-
-class RequestQueue:
-    """Admits requests to prefill pods as these, and the decode pods, have room."""
-
     def __init__(
-        self, *, fleet: EnginePods, settings: SettingsHolder, clock: Callable[[], float]
+        self,
+        *,
+        fleet: EnginePods,
+        settings: SettingsHolder,
+        clock: Callable[[], float],
+        caches: PrefillCaches | None = None,
     ) -> None:
         self._fleet = fleet
         self._settings = settings
         self._clock = clock
-        self._line: DeadlineQueue[Waiter] = DeadlineQueue()
-        self._whole: DeadlineQueue[Waiter] = DeadlineQueue()
+        self._lines = Lines(now=clock())
+        self.caches = caches or PrefillCaches()
+        self.places = Places(caches=self.caches, clock=clock, freed=self.pump)
+        self._finder = PodFinder(coming=self.places.coming, caches=self.caches, clock=clock)
+        self._best_effort = BestEffort(
+            lines=self._lines,
+            guaranteed=self.places.guaranteed,
+            fleet=fleet,
+            finder=self._finder,
+            place=self._place,
+            place_whole=self._place_whole,
+            clock=clock,
+            look_again=self._look_again,
+        )
         self._alive: dict[Waiter, None] = {}
-        self._coming = Underway()
-        self._computing: dict[PrefillPlacement, Pod] = {}
-        self._at_prefill: set[PrefillPlacement] = set()
         self._held = Stopwatch()
-        self._prefill: Sequence[Pod] = ()
-        self._reconsidered_s = clock()
+        self._waking = False
+        self._again: asyncio.TimerHandle | None = None
+        fleet.listen_for_ends(self.caches.forget)
         fleet.listen(self.pump)
 
     @property
@@ -84,16 +86,8 @@ class RequestQueue:
 
     def queued(self) -> Queued:
         """Return what the operator should know of those who wait."""
-        now, found = self._clock(), Queued(requests=len(self._alive))
-        held_s = self._held.total_s(now)
-        for waiter in self._alive:
-            held = held_s - waiter.held_before_s > 0.5 * (now - waiter.entered_s)
-            overdue = now - OVERDUE_S < waiter.deadline_s <= now
-            found.prompt_tokens += waiter.tokens
-            found.held_prompt_tokens += held * waiter.tokens
-            found.overdue += overdue
-            found.held_overdue += held and overdue
-        return found
+        now = self._clock()
+        return queued_of(self._alive, held_s=self._held.total_s(now), now=now)
 
     @property
     def held(self) -> bool:
@@ -114,7 +108,7 @@ class RequestQueue:
         try:
             yield placement
         finally:
-            self.give_back(placement)
+            self.places.give_back(placement)
 
     async def admit(self, waiter: Waiter) -> PrefillPlacement:
         """Wait for a place, to be given back by the caller, as `place` does.
@@ -124,10 +118,13 @@ class RequestQueue:
         Raises `Deserted` when no decode pod is left and the router is about to end.
         """
         self._alive[waiter] = None
+        self._waking |= waiter.wake_s > 0.0
         waiter.entered_s = self._clock()
         waiter.held_before_s = self._held.total_s(waiter.entered_s)
         try:
-            (self._line if waiter.split else self._whole).add(waiter)
+            self._lines.add(waiter)
+            if waiter.slo_class is not None:
+                self._best_effort.came(waiter)
             self.pump()
             if not waiter.placed.done():
                 self._shed_over_bound()
@@ -135,39 +132,14 @@ class RequestQueue:
         except BaseException:
             placed = waiter.placed
             if placed.done() and not placed.cancelled() and placed.exception() is None:
-                self.give_back(placed.result())
+                self.places.give_back(placed.result())
             raise
         finally:
             self._leave(waiter)
 
-    def give_back(self, placement: PrefillPlacement) -> None:
-        """Take back what is left of a place: at its pods nothing of it counts any more."""
-        self.left_prefill(placement)
-        self.computed(placement)
-        self.arrived(placement)
-
-    def arrived(self, placement: PrefillPlacement) -> None:
-        """Take note that a request is at its decode pod, or never will be."""
-        if self._coming.end(placement):
-            self.pump()
-
-    def computed(self, placement: PrefillPlacement) -> None:
-        """Take note that a decode pod has computed a prompt by itself, or never will."""
-        pod = self._computing.pop(placement, None)
-        if pod is not None:
-            pod.stalls.end()
-            self.pump()
-
-    def left_prefill(self, placement: PrefillPlacement) -> None:
-        """Take note that a request has left its prefill pod, or never will be there."""
-        if placement.prefill is not None and placement in self._at_prefill:
-            self._at_prefill.discard(placement)
-            self.release(placement.prefill, placement.load)
-
-    def release(self, pod: Pod, load: Load) -> None:
-        """Take note that a request has left `pod`, where `load` counted."""
-        pod.leave(load, self._clock())
-        self.pump()
+    def settle(self, waiter: Waiter, *, used_tokens: int) -> None:
+        """Count a request that has ended by the tokens that it used, in the share of its tenant."""
+        self._lines.settle(waiter, used_tokens=used_tokens)
 
     def pump(self) -> None:
         """Place every request for which there is room; raises nothing."""
@@ -187,112 +159,114 @@ class RequestQueue:
 
     def _pumped(self) -> bool:
         """Place them; return whether decode pods are what the next one waits for."""
+        settings = self._settings.current
+        if settings is not None:
+            self.caches.hear(settings)
         if not self._alive:
             return False
         if self._fleet.deserted:
             self._dismiss()
             return False
-        settings = self._settings.current
-        revisions = self._fleet.revisions(Role.DECODE)
-        if settings is None or not revisions:
+        look = None if settings is None else QueueLook.at(self._fleet, settings)
+        if look is None:
             return False
-        prefill = self._fleet.usable(Role.PREFILL, revisions=revisions)
-        alone: DecodeOnly | None = None
-        if not prefill and not self._fleet.doubtful(Role.PREFILL, revisions=revisions):
-            known = self._fleet.usable(Role.PREFILL)
-            alone = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
-        self._reconsider(prefill)
-        return self._let_in(prefill, alone, settings)
+        if self._waking:
+            self._waking = False
+            self._lines.woken(self._alive, self._clock())
+        self._lines.reconsider(look.prefill, self._clock())
+        apart: Apart[Waiter] = Apart()
+        held = self._let_in(look, apart)
+        if apart.waiters:
+            self._look_again()
+        return held
 
-    def _let_in(
-        self, prefill: Sequence[Pod], alone: DecodeOnly | None, settings: RouterSettings
-    ) -> bool:
+    def _let_in(self, look: QueueLook, apart: Apart[Waiter]) -> bool:
         """Place whom pods have room for; return whether decode pods hold up the next.
 
-        `alone` says why nobody uses a prefill pod, if so. Who goes first is the same whichever pods
-        it uses: neither kind can keep the other waiting for ever.
+        Those who wait for a pod of their own are set `apart`. Who goes first is the same whichever
+        pods it uses: neither kind can keep the other waiting for ever.
         """
-        decode = self._fleet.usable(Role.DECODE)
-        by_revision = defaultdict(list)
-        for pod in decode:
-            by_revision[pod.endpoint.revision].append(pod)
         now = self._clock()
         nobody = Prospect(now, pods=1)
         while self._alive:
+            owed = self._best_effort.owed(look)
+            if owed:
+                continue
+            if owed is False:
+                return False
             found: Next[Waiter] = Next(None, late=False)
-            if prefill:
-                found = self._line.next(self._prospect(prefill, settings), now=now)
-                if self._overflowed(found.excess, decode, settings):
+            if look.prefill:
+                prospect = self._prospect(look.prefill, look.settings)
+                found = self._lines.split.next(prospect, now=now, apart_from=apart.waiters)
+                if self._overflowed(found.excess, look):
                     continue
-            elif alone is not None:
-                found = self._line.next(nobody, now=now)
-            for turn, late in _in_order(found, self._whole.next(nobody, now=now)):
-                reason = alone if turn.waiter.split else DecodeOnly.UNSUPPORTED
-                room = [] if reason is not None else _with_room(prefill, turn, settings)
-                if reason is None and not room:
-                    continue
-                try:
-                    chosen, borne = self._chosen(turn, room, by_revision, settings, late=late)
-                except Exception as error:
-                    raise Unfit(turn.waiter) from error
-                if not borne:
-                    return True
-                self._place(turn, chosen, reason)
-                break
-            else:
+            elif look.alone is not None:
+                found = self._lines.split.next(nobody, now=now)
+            turns = in_order(found, self._lines.whole.next(nobody, now=now))
+            placed = self._first_with_room(turns, look, apart)
+            if placed is None:
+                return True
+            if not placed and (turns or not self._best_effort.filled(look)):
                 return False
         return False
 
-    def _chosen(
-        self,
-        turn: Turn[Waiter],
-        prefill: Sequence[Pod],
-        decode: Mapping[str, Sequence[Pod]],
-        settings: RouterSettings,
-        *,
-        late: bool,
-    ) -> tuple[Pod | None, bool]:
-        """Return the one of `prefill` to go to, if any is given, and whether decode bears it."""
-        load, pace = turn.decode_load, settings.decode
-        gate = Gate(
-            pace if pace is not None and pace.gate else None,
-            tpot_s=settings.slo.tpot_s,
-            late=late,
-            now=self._clock(),
-        )
-        if not prefill:
-            return None, bool(bearing(load, decode, coming=self._coming, gate=gate))
-        pod = pair(load, prefill, decode, coming=self._coming, gate=gate)
-        return pod, pod is not None
+    def _first_with_room(
+        self, turns: Sequence[tuple[Turn[Waiter], bool]], look: QueueLook, apart: Apart[Waiter]
+    ) -> bool | None:
+        """Place the first of these that has room at a pod, or set it apart; False: none has.
 
-    def _reconsider(self, prefill: Sequence[Pod]) -> None:
-        """Ask those found to be late again: other pods are there, or more is known by now."""
-        now = self._clock()
-        if prefill != self._prefill or now >= self._reconsidered_s + RECONSIDERED_EVERY_S:
-            self._prefill, self._reconsidered_s = prefill, now
-            self._line.reconsider(now)
-            self._whole.reconsider(now)
+        None: decode pods hold it up.
+        """
+        for first, late in turns:
+            turn = first
+            room = look.room(turn.waiter)
+            if room == []:
+                continue
+            if room and turn.waiter.prefix.marks:
+                # Since it was asked others may have been sent somewhere that begin alike.
+                turn = turn_of(turn.waiter)
+                if apart.takes(turn, look.prefill, room, now=self._clock()):
+                    return True
+            chosen, borne = self._finder.find(turn, room or (), look, late=late)
+            if not borne:
+                return None
+            self._place(turn, chosen, look.reason(turn.waiter))
+            return True
+        return False
+
+    def _look_again(self) -> None:
+        """Look again in a moment, once for all who wait for nothing but the time."""
+        if self._again is None:
+            self._again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._looked_again)
+
+    def _looked_again(self) -> None:
+        self._again = None
+        self.pump()
 
     def _prospect(self, prefill: Sequence[Pod], settings: RouterSettings) -> Prospect:
         overflow = settings.decode is not None and settings.decode.overflow
         return Prospect.of(prefill, now=self._clock(), helped=overflow)
 
-    def _overflowed(
-        self, excess: Sequence[Turn[Waiter]], decode: Sequence[Pod], settings: RouterSettings
-    ) -> bool:
+    def _overflowed(self, excess: Sequence[Turn[Waiter]], look: QueueLook) -> bool:
         """Place one of these whole at a decode pod that has slack for it, if there is any."""
-        pace, tpot_s, now = settings.decode, settings.slo.tpot_s, self._clock()
-        pods = spare(decode, pace, now=now, tpot_s=tpot_s) if pace is not None and excess else []
-        if pace is None or not pods:
+        pace, tpot_s, now = look.settings.decode, look.settings.slo.tpot_s, self._clock()
+        if pace is None or not excess:
             return False
-        found = helped(excess, pods, pace, now=now, tpot_s=tpot_s)
-        if found is None:
-            return False
-        turn, pod = found
-        pod.stalls.begin(turn.expected.whole_s, now)
-        placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
-        self._computing[placement] = pod
-        return True
+        pods = spare(look.decode_pods, pace, now=now, tpot_s=tpot_s)
+        found = helped(excess, pods, pace, now=now, tpot_s=tpot_s) if pods else None
+        if found is not None:
+            self._place_whole(*found)
+        return found is not None
+
+    def _place(
+        self, turn: Turn[Waiter], pod: Pod | None, decode_only: DecodeOnly | None = None
+    ) -> None:
+        self._serve(turn)
+        self.places.take(turn, pod, decode_only)
+
+    def _place_whole(self, turn: Turn[Waiter], pod: Pod) -> None:
+        self._serve(turn)
+        self.places.take_whole(turn, pod)
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
@@ -301,11 +275,7 @@ class RequestQueue:
         now = self._clock()
         prospect = self._prospect(self._fleet.usable(Role.PREFILL), settings)
         try:
-            waiter = (
-                self._line.shed(prospect.start_s, now=now)
-                or self._whole.shed(now, now=now)
-                or next(reversed(self._alive))
-            )
+            waiter = self._lines.to_shed(prospect.start_s, now) or next(reversed(self._alive))
         except Unfit as unfit:
             self._fail(unfit)
             return
@@ -325,40 +295,10 @@ class RequestQueue:
             if not waiter.placed.done():
                 waiter.placed.set_exception(Deserted())
 
-    def _place(
-        self,
-        turn: Turn[Waiter],
-        pod: Pod | None,
-        decode_only: DecodeOnly | None = None,
-        *,
-        decode: Pod | None = None,
-    ) -> PrefillPlacement:
-        """Send a request that was not placed yet on its way."""
-        waiter, expected = turn.waiter, turn.expected
-        self._leave(waiter)
-        work_s = expected.work_s(alone=pod is None or not pod.requests)
-        placement = PrefillPlacement(pod, Load(waiter.tokens, work_s), decode_only, decode)
-        if pod is not None:
-            pod.enter(placement.load, self._clock())
-            self._at_prefill.add(placement)
-        self._coming.begin(placement, turn.decode_load)
-        waiter.placed.set_result(placement)
-        return placement
+    def _serve(self, turn: Turn[Waiter]) -> None:
+        self._alive.pop(turn.waiter, None)
+        self._lines.serve(turn)
 
     def _leave(self, waiter: Waiter) -> None:
         self._alive.pop(waiter, None)
-        for line in (self._line, self._whole):
-            line.remove(waiter)
-
-
-def _with_room(prefill: Sequence[Pod], turn: Turn[Waiter], settings: RouterSettings) -> list[Pod]:
-    limits = settings.limits
-    room = Room(requests=limits.prefill_requests_per_pod, tokens=limits.prefill_tokens_per_pod)
-    return room.at(prefill, prompt_tokens=turn.waiter.tokens)
-
-
-def _in_order(*found: Next[Waiter]) -> list[tuple[Turn[Waiter], bool]]:
-    """Return who goes first of each line, and whether it is late: the punctual, then the urgent."""
-    ready = [(one.late, one.first.waiter.deadline_s, one.first) for one in found if one.first]
-    ready.sort(key=lambda entry: entry[:2])
-    return [(turn, late) for late, _, turn in ready]
+        self._lines.remove(waiter)

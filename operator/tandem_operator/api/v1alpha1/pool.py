@@ -1,10 +1,11 @@
-"""InferencePool: the one object a user writes. Every field in its spec acts today.
+"""InferencePool: the one object that a user writes. Every field of its spec has an effect.
 
-Defaults stand in the models and are written into the CRD, so `kubectl get -o yaml` shows them.
+The models hold the defaults, and the CRD gets them from there. So `kubectl get -o yaml` shows them.
 """
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from tandem_operator.api.rules import ApiModel, Rule
@@ -27,18 +28,29 @@ _GPUS = {
 _RESOURCE = "self.engine.accelerator.resource"
 _NO_RESOURCE = f"!has(self.engine.accelerator) || !has({_RESOURCE})"
 _NO_CLAIM = "!has(self.engine.accelerator) || has(self.engine.accelerator.resource)"
+_SCHEDULES = "!has(self.scaling.schedules) || self.scaling.schedules.all(s,"
+_SCHEDULED_BOUNDS = " && ".join(
+    f"(!has(s.{role}) || self.{role}.management == 'Managed'"
+    f" && s.{role}.minReplicas <= self.{role}.maxReplicas)"
+    for role in _GPUS
+)
+_SCHEDULED_GPUS = " + ".join(
+    f"(has(s.{role}) && s.{role}.minReplicas > self.{role}.minReplicas ? s.{role}.minReplicas"
+    f" : self.{role}.minReplicas) * {gpus}"
+    for role, gpus in _GPUS.items()
+)
 _MINIMUM_GPUS = " + ".join(f"self.{role}.minReplicas * {gpus}" for role, gpus in _GPUS.items())
 
 
 class PoolSpec(ApiModel):
-    """What the user wants: a model, an SLO, and how far each fleet may grow."""
+    """The wish of the user: a model, an SLO, and the bounds of each fleet."""
 
     model: Model
     """The model that the pool serves."""
     slo: Slo
     """Latency bounds of a request. An edit restarts nothing and is in force within seconds."""
     engine: Engine = Engine()
-    """How every engine pod runs."""
+    """Settings of the engine pods."""
     prefill: Fleet
     """The fleet that computes prompts. Tandem sizes it to keep the TTFT bound."""
     decode: Fleet
@@ -48,11 +60,11 @@ class PoolSpec(ApiModel):
     scaling: Scaling = Scaling()
     """Limits of scaling, and its priority among pools."""
     metrics: Metrics = Metrics()
-    """Where Tandem reads the metrics behind its decisions."""
+    """Source of the metrics behind Tandem's decisions."""
     cost: Cost | None = None
-    """Price of a GPU. With it, status and metrics tell what the pool costs."""
+    """Price of a GPU. With it, status and metrics show the cost of the pool."""
     placement: Placement = Placement()
-    """Which nodes run the pods of all components, and which pods come first."""
+    """Nodes for the pods of all components, and their priority."""
     network_policies: Management = Management.MANAGED
     """Owner of the pool's NetworkPolicies. Managed: Tandem writes them. Only the pool's routers and
     engines, the operator and Prometheus can then reach an engine. External: Tandem writes none.
@@ -69,6 +81,70 @@ class PoolSpec(ApiModel):
                 spec.scaling.gpu_budget is None or spec.scaling.gpu_budget >= spec.minimum_gpus()
             ),
             field=".scaling.gpuBudget",
+        ),
+        Rule(
+            expression=(
+                "!has(self.scaling.scaleToZeroAfter)"
+                " || (self.prefill.management == 'Managed' && self.decode.management == 'Managed')"
+            ),
+            message=(
+                "scaling.scaleToZeroAfter needs both roles, since they go to zero together; leave"
+                " it out, or write management: Managed for prefill and decode"
+            ),
+            holds=lambda spec: (
+                spec.scaling.scale_to_zero_after is None
+                or spec.prefill.management is spec.decode.management is Management.MANAGED
+            ),
+            field=".scaling.scaleToZeroAfter",
+        ),
+        Rule(
+            expression=f"{_SCHEDULES} {_SCHEDULED_BOUNDS})",
+            message=(
+                "scaling.schedules: minReplicas must be up to maxReplicas of a Managed role; write"
+                " such a number, or leave the role out"
+            ),
+            holds=lambda spec: all(
+                fleet.management is Management.MANAGED and count <= fleet.max_replicas
+                for each in spec.scaling.schedules or ()
+                for role, count in each.floors.items()
+                for fleet in (spec.fleets[role],)
+            ),
+            field=".scaling.schedules",
+        ),
+        Rule(
+            expression=(
+                f"!has(self.scaling.gpuBudget) || {_SCHEDULES} {_SCHEDULED_GPUS}"
+                " <= self.scaling.gpuBudget)"
+            ),
+            message=(
+                "scaling.gpuBudget must cover minReplicas x gpusPerReplica in each of"
+                " scaling.schedules; write at least that sum, or lower minReplicas"
+            ),
+            holds=lambda spec: (
+                spec.scaling.gpu_budget is None
+                or all(
+                    spec.scaling.gpu_budget >= spec.minimum_gpus(each.floors)
+                    for each in spec.scaling.schedules or ()
+                )
+            ),
+            field=".scaling.gpuBudget",
+        ),
+        Rule(
+            expression=(
+                "!has(self.slo.classes) || self.slo.classes.all(c, !has(c.models)"
+                " || c.models.all(m, m == self.model.name"
+                " || (has(self.model.aliases) && m in self.model.aliases)))"
+            ),
+            message=(
+                "slo.classes.models must be names of the pool; write model.name or one of"
+                " model.aliases"
+            ),
+            holds=lambda spec: all(
+                name in spec.model.names
+                for each in spec.slo.classes or ()
+                for name in each.models or ()
+            ),
+            field=".slo.classes",
         ),
         Rule(
             expression=(
@@ -154,9 +230,12 @@ class PoolSpec(ApiModel):
         ),
     )
 
-    def minimum_gpus(self) -> int:
-        """GPUs (units on CPU) of both fleets at their smallest."""
-        return sum(fleet.min_replicas * fleet.gpus for fleet in self.fleets.values())
+    def minimum_gpus(self, floors: Mapping[str, int] = MappingProxyType({})) -> int:
+        """GPUs (units on CPU) of both fleets at their smallest, above the floors of a schedule."""
+        return sum(
+            max(fleet.min_replicas, floors.get(role, 0)) * fleet.gpus
+            for role, fleet in self.fleets.items()
+        )
 
     @property
     def fleets(self) -> Mapping[str, Fleet]:
@@ -164,7 +243,7 @@ class PoolSpec(ApiModel):
         return {"prefill": self.prefill, "decode": self.decode}
 
     def engine_of(self, role: str) -> Engine:
-        """How the engines of a role run: `engine`, with what the role has of its own."""
+        """The engine settings of a role: `engine`, with the role's own values."""
         return self.engine.with_own(self.fleets[role].engine)
 
 

@@ -1,19 +1,22 @@
 """`spec.slo`: latency bounds of a request, given or from a preset."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from tandem_operator.api.presets import PRESETS, Preset, PresetBounds, preset_sentence
-from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.rules import ApiModel, Extension, Rule
 from tandem_operator.api.values import (
+    Count,
     Duration,
     Percentage,
     duration_rule,
     duration_s,
     percentage_rule,
     ratio,
+    text_rule,
 )
 
 
@@ -39,7 +42,7 @@ class Ttft(ApiModel):
         | None
     ) = None
     """Time added to the bound for each 1,000 prompt tokens, cached or not, as a duration such as
-    100ms. Without it: that of the preset, else 0s."""
+    100ms. Without it: the value of the preset, else 0s."""
 
 
 class Tpot(ApiModel):
@@ -59,6 +62,68 @@ class SloBounds(PresetBounds):
     attainment: float
 
 
+class Service(StrEnum):
+    """Service level of a class of requests."""
+
+    GUARANTEED = "Guaranteed"
+    BEST_EFFORT = "BestEffort"
+
+
+ClassName = Annotated[
+    str,
+    Field(max_length=32),
+    text_rule(
+        pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        message=(
+            "classes.name must be lower-case letters, digits and '-'; write for example batch"
+        ),
+    ),
+]
+KeyDigest = Annotated[
+    str,
+    Field(max_length=71),
+    text_rule(
+        pattern="^sha256:[0-9a-f]{64}$",
+        message=(
+            "classes.keys must be SHA-256 digests of API keys; write sha256: and 64 hexadecimal"
+            " digits"
+        ),
+    ),
+]
+
+
+class SloClass(ApiModel):
+    """Requests of one kind."""
+
+    name: ClassName
+    """Name of the class in requests, such as batch. Requests that name none have the class
+    default."""
+    service: Service = Service.GUARANTEED
+    """Guaranteed: Tandem holds replicas for it. BestEffort: it uses the capacity that guaranteed
+    classes leave."""
+    priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
+    """The class with the highest number goes first, if not all of one service can be on time."""
+    ttft: Ttft | None = None
+    """TTFT bound of the class; fields that are left out are those of slo."""
+    tpot: Tpot | None = None
+    """TPOT bound of the class; without it that of slo."""
+    attainment: (
+        Annotated[
+            Percentage,
+            percentage_rule(name="classes.attainment", example="99%", least="50%", most="99.99%"),
+        ]
+        | None
+    ) = None
+    """Share of its requests that must keep both bounds; without it that of slo."""
+    models: Annotated[list[Annotated[str, Field(max_length=128)]], Field(max_length=8)] | None = (
+        None
+    )
+    """Names out of model.name and model.aliases whose requests always have this class."""
+    keys: Annotated[list[KeyDigest], Field(max_length=64)] | None = None
+    """Digests of the API keys that may use the class. Their requests have it unless they name
+    another. Without it every client may."""
+
+
 class Slo(ApiModel):
     """Latency bounds of a request, and the share of requests that must keep both of them."""
 
@@ -66,14 +131,25 @@ class Slo(ApiModel):
         Preset | None, Field(description=f"Bounds for what is not given here. {preset_sentence()}.")
     ] = None
     ttft: Ttft | None = None
-    """Bound of the time to first token (TTFT); what governs the prefill fleet."""
+    """Bound of the time to first token (TTFT). It decides the size of the prefill fleet."""
     tpot: Tpot | None = None
-    """Bound of the time per output token (TPOT); what governs the decode fleet."""
+    """Bound of the time per output token (TPOT). It decides the size of the decode fleet."""
     attainment: Annotated[
         Percentage,
         percentage_rule(name="attainment", example="99%", least="50%", most="99.99%"),
     ] = "99%"
     """Share of requests that must keep both bounds, as a percentage such as 99% or 99.5%."""
+    classes: (
+        Annotated[
+            list[SloClass],
+            Field(min_length=1, max_length=8),
+            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ]
+        | None
+    ) = None
+    """Kinds of requests with their own bounds. Clients name one in the header X-Tandem-Class or
+    X-Gateway-Inference-Objective, or in service_tier. Other requests are guaranteed, with the
+    bounds above."""
 
     rules: ClassVar = (
         Rule(
@@ -88,8 +164,20 @@ class Slo(ApiModel):
         ),
     )
 
+    def bounds_of(self, given: SloClass) -> SloBounds:
+        """The bounds of a class, completed by those of all requests."""
+        bounds, ttft = self.bounds(), given.ttft or Ttft()
+        own = {
+            "ttft_s": ttft.target,
+            "ttft_s_per_thousand_prompt_tokens": ttft.per_thousand_prompt_tokens,
+            "tpot_s": given.tpot.target if given.tpot else None,
+        }
+        seconds = {name: duration_s(text) for name, text in own.items() if text is not None}
+        attainment = bounds.attainment if given.attainment is None else ratio(given.attainment)
+        return replace(bounds, **seconds, attainment=attainment)
+
     def bounds(self) -> SloBounds:
-        """The bounds in force: what is given here, and the preset for the rest."""
+        """The bounds in force: those given here, completed by the preset."""
         ttft = self.ttft or Ttft()
         given = {
             "ttft_s": ttft.target,

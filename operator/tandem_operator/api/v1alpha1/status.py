@@ -18,20 +18,20 @@ Sentence = Annotated[str, Field(max_length=2048)]
 Time = Annotated[str, Field(max_length=40), Extension({"format": "date-time"})]
 
 UNSEEN_GENERATION = -1
-"""What the API server says before an operator does; here, what is not known is `None`."""
+"""The API server's value before an operator writes one; an unknown value is `None` here."""
 
 
 class ConditionType(StrEnum):
-    """The conditions of a pool. `True` is the good case except where said."""
+    """The conditions of a pool. `True` is good unless the text says otherwise."""
 
     READY = "Ready"
     """The pool is available, and this generation runs at its minimum."""
     AVAILABLE = "Available"
-    """The router answers and at least one pod of each role is Ready, of whatever generation."""
+    """The router answers, and at least one pod of each role is Ready, of any generation."""
     RECONCILING = "Reconciling"
-    """This generation does not run at its minimum yet; the message says how far it is."""
+    """This generation does not run at its minimum yet; the message says how far the rollout is."""
     STALLED = "Stalled"
-    """True is the bad case: this generation is refused, and only a change of something helps."""
+    """True is bad: this generation is refused until a user changes something."""
     ACCEPTED = "Accepted"
     """The spec is valid; else Tandem leaves the running pool unchanged."""
     SLO_MET = "SLOMet"
@@ -41,13 +41,13 @@ class ConditionType(StrEnum):
     SCALING_ACTIVE = "ScalingActive"
     """Tandem sets the replica counts itself."""
     CAPACITY_BLOCKED = "CapacityBlocked"
-    """True is the bad case: desired pods cannot start."""
+    """True is bad: desired pods cannot start."""
     SLO_FEASIBLE = "SLOFeasible"
     """Enough replicas can keep the SLO; else the message names a bound that they can keep."""
     FIELD_CONFLICT = "FieldConflict"
-    """True is the bad case: another manager owns a field that Tandem would write."""
+    """True is bad: another manager owns a field that Tandem would write."""
     ENGINES_HEALTHY = "EnginesHealthy"
-    """The routers send every Ready engine pod requests; else the message names those left out."""
+    """The routers send requests to every Ready engine pod; else the message names the others."""
     ROUTE_ACCEPTED = "RouteAccepted"
     """Every Gateway of router.gateway takes the pool's route; absent without router.gateway."""
 
@@ -61,9 +61,9 @@ class Condition(ApiModel):
     status: Annotated[str, Field(max_length=16)]
     """True, False or Unknown."""
     observed_generation: int
-    """metadata.generation of the spec that this condition speaks of."""
+    """metadata.generation of the spec that this condition describes."""
     last_transition_time: Time
-    """When status last changed."""
+    """Time when status last changed."""
     reason: Annotated[str, Field(max_length=128)]
     """One CamelCase word for programs."""
     message: Annotated[str, Field(max_length=4096)]
@@ -71,12 +71,12 @@ class Condition(ApiModel):
 
     @property
     def kind(self) -> ConditionType | None:
-        """Its type; `None` where a newer version of Tandem wrote it, before a roll-back."""
+        """The type of the condition; `None` if a newer version wrote it before a rollback."""
         return next((each for each in ConditionType if each == self.type), None)
 
 
 class RoleStatus(ApiModel):
-    """One fleet: what it is and what it should be."""
+    """State of one fleet, and its desired count."""
 
     current: int | None = None
     """Replicas that the Deployment asks for now."""
@@ -85,7 +85,7 @@ class RoleStatus(ApiModel):
     updated: int | None = None
     """Pods of this generation, Ready or not."""
     desired: int | None = None
-    """Replicas that Tandem decided on; in mode Recommend or Paused, would decide on."""
+    """Replicas that Tandem decided on. In mode Recommend or Paused, Tandem does not set them."""
     pending: int | None = None
     """Pods that exist and are not Ready yet, starting or unscheduled."""
     capacity: Text | None = None
@@ -97,7 +97,7 @@ class RoleStatus(ApiModel):
 
 
 class RouterStatus(ApiModel):
-    """The routers: how many there are, and how busy."""
+    """Number of routers, and their load."""
 
     current: int | None = None
     """Replicas that the Deployment asks for now."""
@@ -106,8 +106,8 @@ class RouterStatus(ApiModel):
     desired: int | None = None
     """Replicas that Tandem decided on."""
     busy: Text | None = None
-    """Share of a core that the busiest router uses, in tenths, such as 30.0%. Each uses one core at
-    most."""
+    """Share of a core that the busiest router uses, in tenths, such as 30.0%. A router uses at most
+    one core."""
 
 
 class LatencyStatus(ApiModel):
@@ -122,49 +122,74 @@ class LatencyStatus(ApiModel):
 
 
 class ErrorBudgetStatus(ApiModel):
-    """What is left of the error budget, the requests that may miss a bound in a window.
+    """Rest of the error budget: the requests of a window that may still miss a bound.
 
-    Below 0% more missed a bound than may. In whole percents, which stay while the share is within
-    one of them.
+    Below 0%, more requests missed a bound than allowed. In whole percents; a value stays while the
+    share is within one percent of it.
     """
 
     share: Text | None = None
-    """Share that is left of the window's budget, such as 37%. Absent before 20 requests ended in
-    it."""
+    """Remaining share of the window's budget, such as 37%. Absent before 20 requests ended in the
+    window."""
     window: Text | None = None
-    """The window that the core plans for, such as 1h."""
+    """The window that Tandem plans for, such as 1h."""
     share_30d: Annotated[Text | None, Field(alias="share30d")] = None
-    """Share that is left of the budget of 30 days, as far back as the pool is known."""
+    """Remaining share of the budget of 30 days, as far back as the pool is known."""
+
+
+class ClassStatus(ApiModel):
+    """Results of one class in the last two minutes, by the bounds of the class."""
+
+    name: Text
+    """Name in spec.slo.classes; default: requests that named no class."""
+    attainment: Text | None = None
+    """Good requests as a share of all that ended, such as 99.2%."""
+    goodput: Text | None = None
+    """Good requests per second."""
+    good_tokens: Text | None = None
+    """Output tokens of good requests per second."""
+    queued: int | None = None
+    """Requests that wait in the routers."""
 
 
 class SloStatus(ApiModel):
-    """How the recent window went against the SLO."""
+    """Results of the recent window against the SLO."""
 
     ttft: LatencyStatus | None = None
     """Time from the whole request at the router to the first generated token sent."""
     tpot: LatencyStatus | None = None
     """Mean time between a request's output tokens after the first."""
     attainment: Text | None = None
-    """Good requests as a share of all that finished, failed or were shed, such as 99.2%."""
+    """Share of good requests among all that finished, failed or were shed, such as 99.2%."""
     goodput: Text | None = None
     """Good requests per second."""
     goodput_per_gpu: Annotated[Text | None, Field(alias="goodputPerGPU")] = None
     """Good requests per second and GPU held; on CPU, per engine pod."""
     error_budget_remaining: ErrorBudgetStatus | None = None
-    """What is left of the attainment objective's error budget, by an hour and by 30 days."""
+    """Rest of the error budget, by an hour and by 30 days."""
     blame: Annotated[dict[str, int], Field(max_length=16)] | None = None
     """Requests that missed a bound in the recent window, by cause."""
+    classes: (
+        Annotated[
+            list[ClassStatus],
+            Field(max_length=16),
+            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ]
+        | None
+    ) = None
+    """Results by class, best effort included. The other fields describe only guaranteed
+    requests."""
 
 
 class CostStatus(ApiModel):
-    """What the pool costs at the price in spec.cost, with the currency behind each amount."""
+    """Cost of the pool by the price in spec.cost, with the currency behind each amount."""
 
     per_hour: Text | None = None
-    """Of the GPUs that the pool holds now, such as 9.96 USD."""
+    """Cost of the GPUs that the pool holds now, such as 9.96 USD."""
     per_million_tokens: Text | None = None
-    """Of a million output tokens, at the rate of the recent window."""
+    """Cost of a million output tokens, at the rate of the recent window."""
     per_thousand_good_requests: Text | None = None
-    """Of a thousand good requests, at the rate of the recent window."""
+    """Cost of a thousand good requests, at the rate of the recent window."""
 
 
 class FiguresStatus(ApiModel):
@@ -206,6 +231,43 @@ class FiguresStatus(ApiModel):
     """cost.perHour, in the currency of spec.cost."""
 
 
+class WakeStatus(ApiModel):
+    """The latest wake from zero. Its parts, such as 1.2s, follow one another."""
+
+    time: Time
+    """Time when a request found the pool at zero."""
+    noticed: Text | None = None
+    """Time from this request until Tandem asked for both roles."""
+    scheduled: Text | None = None
+    """Further time until each role had a pod with a node."""
+    started: Text | None = None
+    """Further time until each role had a Ready pod."""
+    first_token: Text | None = None
+    """Further time until a waiting request had its first token; 0s if the token came earlier."""
+
+
+class SleepStatus(ApiModel):
+    """Sleep of the pool by scaling.scaleToZeroAfter."""
+
+    since: Time | None = None
+    """Time since which both roles are at zero; absent while they are not."""
+    wakes: int | None = None
+    """Number of times that requests woke the pool."""
+    last_wake: WakeStatus | None = None
+    """The latest wake."""
+
+
+class ScheduleStatus(ApiModel):
+    """One of scaling.schedules now."""
+
+    name: Text
+    """Name of the schedule."""
+    until: Time | None = None
+    """Time until which it is in force; absent while it is not."""
+    next: Time | None = None
+    """Its next start; absent if it goes on without a break."""
+
+
 class Step(ApiModel):
     """A change of one replica count."""
 
@@ -219,37 +281,37 @@ class DecisionStatus(ApiModel):
     """The last decision that changed a count or the reason behind it."""
 
     time: Time
-    """When it was made."""
+    """Time of the decision."""
     prefill: Step | None = None
-    """What it did to the prefill fleet."""
+    """Change of the prefill fleet."""
     decode: Step | None = None
-    """What it did to the decode fleet."""
+    """Change of the decode fleet."""
     reason: Sentence
-    """One sentence: what was seen or predicted, and what follows from it."""
+    """One sentence: the measured or predicted cause, and the change."""
     inputs: Annotated[dict[str, Text], Field(max_length=64)] | None = None
-    """The numbers behind it, each with its unit in its name."""
+    """The numbers behind the decision, each with its unit in its name."""
     limits_hit: Annotated[list[Sentence], Field(max_length=16)] | None = None
-    """Limits that kept a count from what the load needs."""
+    """Limits that kept a count below the need of the load."""
     alternatives: Annotated[list[Sentence], Field(max_length=16)] | None = None
-    """Other counts that were looked at, and why they were not taken."""
+    """Other counts that Tandem considered, and why it rejected them."""
 
 
 class PoolStatus(ApiModel):
-    """What the operator last saw and did. Absent means unknown, never zero."""
+    """State and last decision, as the operator last saw them. Absent means unknown, never zero."""
 
     # The API server fills it in, so that programs do not take a pool for one that is done.
     observed_generation: Annotated[
         int | None, Field(json_schema_extra={"default": UNSEEN_GENERATION})
     ] = None
-    """metadata.generation that the conditions describe. Accepted says whether it is in force. It
-    is -1 until an operator has seen the pool."""
+    """metadata.generation that the conditions describe. Accepted says whether it is in force. It is
+    -1 until an operator has seen the pool."""
     operator: Annotated[str, Field(max_length=512)] | None = None
     """Lease of the operator that runs the pool, as NAMESPACE/NAME. Other operators leave the pool
     alone until that Lease was not renewed for a minute."""
     endpoint: Annotated[str, Field(max_length=512)] | None = None
     """URL of the OpenAI-compatible API inside the cluster."""
     hostnames: Annotated[list[Hostname], Field(max_length=16)] | None = None
-    """Hosts of its HTTPRoute."""
+    """Hosts of the pool's HTTPRoute."""
     conditions: (
         Annotated[
             list[Condition],
@@ -258,19 +320,30 @@ class PoolStatus(ApiModel):
         ]
         | None
     ) = None
-    """Aspects of the pool, one of each type."""
+    """Conditions of the pool, one of each type."""
     prefill: RoleStatus | None = None
-    """The prefill fleet."""
+    """State of the prefill fleet."""
     decode: RoleStatus | None = None
-    """The decode fleet."""
+    """State of the decode fleet."""
     router: RouterStatus | None = None
-    """The routers."""
+    """State of the routers."""
     slo: SloStatus | None = None
     """Latency and goodput of the recent window."""
     cost: CostStatus | None = None
-    """What the pool costs; absent without spec.cost."""
+    """Cost of the pool; absent without spec.cost."""
     figures: FiguresStatus | None = None
     """The measured figures again, as numbers for programs."""
+    sleep: SleepStatus | None = None
+    """Sleep and wakes; absent without scaling.scaleToZeroAfter."""
+    schedules: (
+        Annotated[
+            list[ScheduleStatus],
+            Field(max_length=16),
+            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ]
+        | None
+    ) = None
+    """The schedules of scaling.schedules; absent without any."""
     decision: DecisionStatus | None = None
     """The last decision, with its reason."""
 

@@ -1,4 +1,4 @@
-"""`tandem diff OLD NEW`: what an edit of a pool does to GPUs, attainment and cost."""
+"""`tandem diff OLD NEW`: the effect of an edit of a pool on GPUs, attainment and cost."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -64,8 +64,8 @@ def diff(
         typer.Option(
             "--new-profile",
             metavar="NAME|FILE",
-            help="How fast one replica is after the edit, if the edit changes that;"
-            " that of --profile if left out.",
+            help="The speed of one replica after the edit, if the edit changes it; that of"
+            " --profile if left out.",
             rich_help_panel=ENGINES,
             show_default=False,
             autocompletion=names_with,

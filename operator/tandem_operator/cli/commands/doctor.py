@@ -1,4 +1,4 @@
-"""`tandem doctor`: what a cluster has for Tandem, what it lacks, and what to do about it."""
+"""`tandem doctor`: the parts that a cluster has for Tandem, the missing ones, and the remedies."""
 
 import asyncio
 from dataclasses import asdict
@@ -24,7 +24,7 @@ from tandem_operator.cli.output.printable import printable
 
 
 class DoctorFormat(StrEnum):
-    """How the results are written."""
+    """The form of the results."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,7 +38,7 @@ def doctor(
     operator_namespace: Annotated[
         str,
         typer.Option(
-            help="Where to look for the operator if you may not list Deployments everywhere.",
+            help="The namespace of the operator, if you may not list Deployments everywhere.",
             rich_help_panel=CLUSTER,
         ),
     ] = "tandem-system",
@@ -54,8 +54,8 @@ def doctor(
 ) -> None:
     """Check a cluster for Tandem: versions, rights, GPUs, metrics, images, conditions of pools.
 
-    Changes nothing. Exit code 0: nothing is wrong. 1: problems. 2: something, or all, could not be
-    looked at. Pools of all namespaces are looked at; with -n, only those of one.
+    Changes nothing. Exit code 0: nothing is wrong. 1: problems. 2: some checks, or all, were not
+    possible. Checks pools of all namespaces; with -n, only those of one.
     """
     try:
         facts = asyncio.run(_facts(cluster, operator_namespace))

@@ -24,7 +24,7 @@ from tandem_operator.cli.output.explained import show, to_json
 from tandem_operator.cli.output.printable import printable
 
 LEAST_S = 1.0
-"""Between two looks: numbers of a busy pool change with each pass."""
+"""Least time between two looks: the numbers of a busy pool change with each pass."""
 
 
 @spelled_out
@@ -43,8 +43,8 @@ def explain(
     file: Annotated[
         Path | None,
         typer.Option(
-            help="Explain what `kubectl get -o yaml` has saved, Events and ConfigMap included if"
-            " they are in it; - for standard input.",
+            help="A file saved by `kubectl get -o yaml`, with Events and ConfigMap if it has them;"
+            " - for standard input.",
             show_default=False,
         ),
     ] = None,
@@ -53,13 +53,13 @@ def explain(
         typer.Option(
             "--watch",
             "-w",
-            help="Draw the explanation again when the pool changes. If the output is not a"
+            help="Show the explanation again when the pool changes. If the output is not a"
             " terminal, write each new decision.",
             rich_help_panel=CLUSTER,
         ),
     ] = False,
     events: Annotated[
-        int, typer.Option(help="How many Events to show.", rich_help_panel=OUTPUT)
+        int, typer.Option(help="The number of Events to show.", rich_help_panel=OUTPUT)
     ] = 10,
     json: JsonOption = None,
 ) -> None:
@@ -94,7 +94,7 @@ def explain(
 
 
 async def _follow(where: Where, watch: bool, tell: Callable[[Evidence], None]) -> None:
-    """Tell it all again with each new decision."""
+    """Show the whole explanation again after each new decision."""
     async with gather(where) as lookout:
         found = await lookout.look()
         tell(found)
@@ -107,7 +107,7 @@ async def _follow(where: Where, watch: bool, tell: Callable[[Evidence], None]) -
 
 
 async def _watch(where: Where, console: Console, events: int) -> None:
-    """Draw it in the place of the one before whenever the pool changes; leave the last one."""
+    """Redraw the explanation in place whenever the pool changes; leave the last one."""
     async with gather(where) as lookout:
         found = await lookout.look()
         try:
@@ -126,7 +126,7 @@ async def _watch(where: Where, console: Console, events: int) -> None:
 
 
 def _page(console: Console, found: Evidence, events: int, fault: str) -> Group:
-    """As much of the explanation as there is room for, below a line on how old it is."""
+    """Return as much of the explanation as the console has room for, below a line with its age."""
     sheet = paper(console)
     with sheet.capture() as drawn:
         show(sheet, found, events=events)

@@ -1,4 +1,4 @@
-"""`tandem profile export POOL`: what a pool learned of its engines, as a profile file."""
+"""`tandem profile export POOL`: the learned engine models of a pool, as a profile file."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where the profile goes; POOL-profile.json if left out, - for standard output.",
+            help="The file of the profile; POOL-profile.json if left out, - for standard output.",
             rich_help_panel=OUTPUT,
             show_default=False,
         ),

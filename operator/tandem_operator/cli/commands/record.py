@@ -1,4 +1,4 @@
-"""`tandem record POOL`: the traffic of a live pool as a trace, without a word of it."""
+"""`tandem record POOL`: the traffic of a live pool as a trace, without any text of its prompts."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ def record(
     ],
     since: Annotated[
         str,
-        typer.Option(metavar="DURATION", help="How much of the past; routers keep 20 minutes."),
+        typer.Option(metavar="DURATION", help="The length of the past; routers keep 20 minutes."),
     ] = "20m",
     cluster: ClusterOptions,
     output: Annotated[
@@ -36,7 +36,7 @@ def record(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where the trace goes; POOL-trace.jsonl if left out, - for standard output.",
+            help="The file of the trace; POOL-trace.jsonl if left out, - for standard output.",
             rich_help_panel=OUTPUT,
             show_default=False,
         ),

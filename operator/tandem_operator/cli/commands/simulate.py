@@ -1,4 +1,4 @@
-"""`tandem simulate`: one pool's own spec on one traffic, under Tandem and what it is set beside."""
+"""`tandem simulate`: one pool's own spec on one traffic, under Tandem and under other policies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ def simulate(
     policy: Annotated[
         list[PolicyName] | None,
         typer.Option(
-            help="What decides replica counts; give it again to set several side by side."
+            help="Policy that sets replica counts; repeat it to compare several."
             " tandem if left out; cheapest is the smallest fixed fleet that keeps the SLO, searched"
             " for.",
             show_default=False,
@@ -68,7 +68,7 @@ def simulate(
     json: JsonOption = None,
     html: HtmlOption = None,
 ) -> None:
-    """Run a pool's own spec in the simulator: the live decision core on recorded or made traffic.
+    """Run a pool's own spec in the simulator: the live core on recorded or generated traffic.
 
     SLO, replica bounds, GPU budget and stabilization are those of the manifest. Nothing is
     installed or changed anywhere.
@@ -102,7 +102,7 @@ def simulate(
 
 
 def _judged(found: Mapping[PolicyName, Run | None]) -> Iterator[str]:
-    """Whether Tandem bought more than was asked for, as far as these runs tell."""
+    """Yield whether Tandem bought more than the spec asks for, as far as these runs show."""
     if PolicyName.CHEAPEST in found and found[PolicyName.CHEAPEST] is None:
         yield "No fixed fleet within the replica bounds keeps the SLO; run `tandem plan` for more."
     tandem = found.get(PolicyName.TANDEM)
@@ -137,7 +137,7 @@ def _run(case: Case, name: PolicyName, static: Fleet, shown: Bars) -> Run | None
 
 
 def show(console: Console, case: Case, runs: list[Run]) -> None:
-    """Tables for a person."""
+    """Print tables for a person."""
     for line in case_lines(case):
         console.print(line, soft_wrap=True)
     for note in case.notes:

@@ -1,4 +1,4 @@
-"""What to do about a pool's conditions, in a sentence for each reason."""
+"""The remedies for a pool's conditions: a sentence for each reason."""
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus
 from tandem_operator.workloads.status.condition_now import (
@@ -85,12 +85,14 @@ _BY_CAUSE = {
     " maxReplicas or gpuBudget is reached",
     "decode_step": "decode steps are too slow; check whether pods are starting, and whether"
     " maxReplicas or gpuBudget is reached",
+    "wake": "the pool was at zero; if requests must not wait for a start, raise"
+    " scaling.scaleToZeroAfter or leave it out",
     "error": "requests fail; read the logs of the router and the engines",
 }
 
 
 def is_bad(condition: Condition) -> bool:
-    """Whether somebody should look at it; nobody knows that of a type of a newer version."""
+    """Return whether a person should look at it; of a type of a newer version this is not known."""
     kind = condition.kind
     if kind is None or kind in NEVER_BAD:
         return False
@@ -102,7 +104,7 @@ def is_bad(condition: Condition) -> bool:
 
 
 def to_do(condition: Condition, status: PoolStatus, *, name: str, namespace: str) -> str | None:
-    """What to do about a condition; `None` where all is well or nothing is known to help."""
+    """Return the remedy for a condition; `None` if all is well or no remedy is known."""
     if not is_bad(condition):
         return None
     if condition.kind is ConditionType.SLO_MET:

@@ -1,20 +1,20 @@
-"""Whether pools can have the routes that they ask for, and whether two want the same requests."""
+"""The checks of routes: whether pools can have them, and whether two want the same requests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from tandem_operator.api import InferencePool, InvalidPoolError, parse_pool
+from tandem_operator.api import InferencePool
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
-from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
-from tandem_operator.cli.input.cluster_survey import gateway_of
-from tandem_operator.cli.input.pool_list import name_of, namespace_of
+from tandem_operator.cli.input.cluster_facts import ClusterFacts, Topic
+from tandem_operator.cli.input.named_objects import asks_for_gateway
+from tandem_operator.cli.input.pool_list import name_of, namespace_of, readable
 from tandem_operator.workloads.checks.shared_hosts import REMEDY, contested
 
 BEHIND = "See docs/how-to/put-behind-a-gateway.md."
 
 
 def gateways(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """The kind HTTPRoute, the switch of each operator, and hosts that pools share."""
-    asking = [pool for pool in facts.pools if gateway_of(pool) is not None]
+    """Check the kind HTTPRoute, the switch of each operator, and hosts that pools share."""
+    asking = [pool for pool in facts.pools if asks_for_gateway(pool)]
     if not asking:
         yield ok(Topic.GATEWAY, "no pool asks for a Gateway")
         return
@@ -32,7 +32,7 @@ def gateways(facts: ClusterFacts) -> Iterator[CheckResult]:
                 f"{each.title} writes no routes, and pools ask for a Gateway: {who}",
                 f"Set pools.gatewayRoutes of its chart. {BEHIND}",
             )
-    for one, other, what in contested(_parsed(asking)):
+    for one, other, what in contested(list(readable(asking))):
         yield problem(
             Topic.GATEWAY,
             f"{_title(one)} and {_title(other)} both want {what}, and the Gateway gives them to the"
@@ -41,17 +41,6 @@ def gateways(facts: ClusterFacts) -> Iterator[CheckResult]:
         )
     if facts.serves_routes:
         yield ok(Topic.GATEWAY, "the Gateway API's HTTPRoute is there")
-
-
-def _parsed(pools: Sequence[Object]) -> list[InferencePool]:
-    found = []
-    for pool in pools:
-        try:
-            found.append(parse_pool(pool))
-        except InvalidPoolError:
-            # Its condition Accepted says so.
-            continue
-    return found
 
 
 def _title(pool: InferencePool) -> str:

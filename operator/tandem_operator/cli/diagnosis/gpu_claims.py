@@ -1,23 +1,20 @@
-"""Are the ResourceClaimTemplates there by which pools claim their GPUs, and large enough?"""
+"""The check of GPU claims: whether their ResourceClaimTemplates exist and are large enough."""
 
 from collections.abc import Iterator
 
-from tandem_operator.api import InvalidPoolError, parse_pool
+from tandem_operator.api import InferencePool
 from tandem_operator.cli.diagnosis.check_result import CheckResult, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
+from tandem_operator.cli.input.pool_list import readable
 
 
 def claims(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Each claim of a role; a sentence where no pool claims anything."""
-    found = [each for pool in facts.pools for each in _of_pool(pool, facts)]
+    """Check each claim of a role; say so in a sentence if no pool claims anything."""
+    found = [each for pool in readable(facts.pools) for each in _of_pool(pool, facts)]
     yield from found or [ok(Topic.CLAIMS, "no pool claims GPUs by a ResourceClaimTemplate")]
 
 
-def _of_pool(obj: Object, facts: ClusterFacts) -> Iterator[CheckResult]:
-    try:
-        pool = parse_pool(obj)
-    except InvalidPoolError:
-        return
+def _of_pool(pool: InferencePool, facts: ClusterFacts) -> Iterator[CheckResult]:
     namespace = pool.metadata.namespace
     for role, fleet in pool.spec.fleets.items():
         name = pool.spec.engine_of(role).claim_template
@@ -45,7 +42,7 @@ def _of_pool(obj: Object, facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def _devices(template: Object) -> int | None:
-    """How many devices a claim asks for; `None` where the template leaves that open."""
+    """Return the number of devices of a claim; `None` if the template leaves it open."""
     claim = (template.get("spec") or {}).get("spec") or {}
     count = 0
     for request in (claim.get("devices") or {}).get("requests") or ():

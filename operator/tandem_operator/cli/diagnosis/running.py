@@ -1,4 +1,4 @@
-"""How pools are, and what of their surroundings the API can tell."""
+"""The checks of running pools and of their surroundings, as far as the API shows them."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tandem_operator.api import EFFECTIVE, ConditionType, parse_status
 from tandem_operator.cli.diagnosis.advice import is_bad, to_do
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
-from tandem_operator.cli.input.cluster_survey import prometheus_of, service_of
+from tandem_operator.cli.input.named_objects import prometheus_of, service_of
 from tandem_operator.cli.input.pool_list import name_of, namespace_of
 from tandem_operator.workloads.status.condition_now import FALSE
 
@@ -17,7 +17,7 @@ SCALE = "See docs/how-to/scale-with-hpa-or-keda.md."
 
 
 def pools(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Each condition that is bad, with its remedy."""
+    """Yield each bad condition, with its remedy."""
     fine = 0
     yield from _pool_roles(facts)
     for pool in facts.pools:
@@ -32,7 +32,7 @@ def pools(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def _pool_roles(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Each role whose owner asks for replicas that it does not get."""
+    """Yield each role whose owner asks for replicas that it does not get."""
     for found in facts.pool_roles:
         for each in (found.get("status") or {}).get("conditions") or ():
             if each.get("type") == EFFECTIVE and each.get("status") == FALSE:
@@ -69,7 +69,7 @@ def _conditions(pool: Object) -> Iterator[CheckResult]:
 
 
 def network(_: ClusterFacts) -> Iterator[CheckResult]:
-    """What nobody can tell from the API."""
+    """Yield a note: the API does not show whether the network enforces NetworkPolicies."""
     yield note(
         Topic.NETWORK,
         "the API does not say whether the network enforces NetworkPolicies",
@@ -79,7 +79,7 @@ def network(_: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def metrics(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Who scrapes, and whether the Prometheus that pools name is there."""
+    """Check how pools are scraped, and whether the Prometheus that they name exists."""
     kinds = ("PodMonitor", "ServiceMonitor")
     missing = [kind for kind in kinds if kind not in facts.monitors]
     if missing:

@@ -1,4 +1,4 @@
-"""Run a case under a policy, and say what came of it and what it cost."""
+"""A run of a case under a policy: its results and its cost."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ OnProgress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A count that a policy changed; with a sentence where the policy gives one."""
+    """A count that a policy changed, with a sentence if the policy gives one."""
 
     at_s: float
     role: Role
@@ -34,7 +34,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a case under one policy."""
+    """The results of a case under one policy."""
 
     case: Case
     report: PoolReport
@@ -43,33 +43,37 @@ class Run:
 
     @property
     def most_gpus(self) -> int:
-        """The most GPUs held at any tick."""
+        """Return the most GPUs held at any tick."""
         return max((m.gpus for m in self.report.moments), default=self.case.gpus(self.case.start))
 
     @property
     def mean_gpus(self) -> float:
-        """GPUs held on average, until the last request ended."""
+        """Return the GPUs held on average, until the last request ended."""
         return self.report.gpu_hours * 3600.0 / max(1e-9, self.report.end_s)
 
     @property
     def hours_per_million_tokens(self) -> float | None:
-        """GPU-hours per million output tokens."""
+        """Return the GPU-hours per million output tokens."""
         tokens = self.report.output_tokens
         return self.report.gpu_hours * TOKENS_SHOWN / tokens if tokens else None
 
     @property
     def cost_per_million_tokens(self) -> float | None:
-        """The same in money, where a price was given."""
+        """Return the cost per million output tokens; `None` without a price."""
         hours, price = self.hours_per_million_tokens, self.case.gpu_hour_price
         return None if hours is None or price is None else hours * price
 
     def attainment_under(self, slo: Slo) -> float:
-        """The attainment of these very requests, had the bounds been others."""
-        good = sum(judge(flight, slo).good for flight in self.flights)
-        return good / self.report.requests if self.report.requests else 1.0
+        """Return the attainment of these same requests under other bounds."""
+        if not self.case.spec.classes:
+            good = sum(judge(flight, slo).good for flight in self.flights)
+            return good / self.report.requests if self.report.requests else 1.0
+        guaranteed = [flight for flight in self.flights if flight.guaranteed]
+        requests = sum(each.requests for each in self.report.classes.values() if each.guaranteed)
+        return sum(judge(flight, slo).good for flight in guaranteed) / max(1, requests)
 
     def to_json(self) -> dict[str, Any]:
-        """Figures by the names of the benchmarks, and each change."""
+        """Return the figures by the names of the benchmarks, and each change."""
         price = self.case.gpu_hour_price
         return {
             **self.report.to_json(),
@@ -95,7 +99,7 @@ class Run:
 
 
 def run(case: Case, policy: Policy, *, on_progress: OnProgress = lambda _: None) -> Run:
-    """Simulate; `on_progress` hears of each tick's time."""
+    """Simulate the case; `on_progress` is called with each tick's time."""
     setup = PoolSetup(
         name=case.name,
         spec=case.spec,
@@ -115,7 +119,7 @@ def run(case: Case, policy: Policy, *, on_progress: OnProgress = lambda _: None)
 
 
 class _Watched:
-    """A policy whose ticks are told to somebody."""
+    """A policy whose ticks are reported to `on_progress`."""
 
     def __init__(self, policy: Policy, on_progress: OnProgress) -> None:
         self.name = policy.name
@@ -123,7 +127,7 @@ class _Watched:
         self._on_progress = on_progress
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """The policy's own answer."""
+        """Return the policy's own answer."""
         self._on_progress(now_s - EPOCH_S)
         return self._policy.tick(spec, observation, now_s)
 

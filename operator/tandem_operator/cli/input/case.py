@@ -1,18 +1,20 @@
-"""One pool's own spec on one traffic: what is simulated, and the fleet that it begins with."""
+"""One pool's own spec on one traffic: the input of a simulation, and its first fleet."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
-from tandem_operator.api import InferencePool, Router, duration_s
+from tandem_operator.api import InferencePool, OtherTenants, PrefillPodChoice, Router, duration_s
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.oversize import Oversize, oversize_of
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
+from tandem_operator.core.schedules import called
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.routing.router_queue import QueueSettings
+from tandem_operator.sim.policy import EPOCH_S
+from tandem_operator.sim.routing.router_queue import QueueSettings, Spread
 from tandem_operator.sim.traces.trace import Trace
 from tandem_operator.workloads.pool_spec import insurance_of, policy_of
 
@@ -22,13 +24,13 @@ START_WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class Case:
-    """A pool, its traffic and its engines; everything that a run depends on but the policy.
+    """A pool, its traffic and its engines: everything that a run depends on except the policy.
 
     Attributes:
         router: how the pool's router works.
         start: replicas that are ready at the start.
         gpu_hour_price: price of one GPU for one hour; `None`: not given.
-        differs: where the simulation is not what the manifest says, in sentences.
+        differs: differences between simulation and manifest, in sentences.
     """
 
     name: str
@@ -44,47 +46,57 @@ class Case:
     differs: tuple[str, ...] = ()
 
     def gpus(self, fleet: Fleet) -> int:
-        """GPUs of that fleet."""
+        """Return the GPUs of that fleet."""
         return gpus_of(self.spec, fleet)
 
     @cached_property
     def oversize(self) -> Oversize | None:
-        """The requests that no fleet can serve; each of a trace is looked at, and once."""
+        """Return the requests that no fleet can serve; the trace is searched only once."""
         return oversize_of(self.trace, self.spec, self.profile)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its figures do not say by themselves, in sentences."""
+        """Return facts that the figures alone do not show, in sentences."""
         oversize = self.oversize
         return self.differs if oversize is None else (*self.differs, oversize.note)
 
 
 def gpus_of(spec: PoolSpec, fleet: Fleet) -> int:
-    """GPUs of a fleet."""
+    """Return the GPUs of a fleet."""
     return sum(count * spec.roles[role].gpus_per_replica for role, count in fleet.items())
 
 
 def spec_of(pool: InferencePool) -> PoolSpec:
-    """The pool's spec as if Tandem set both counts, whatever the mode says."""
+    """Return the pool's spec as if Tandem set both counts, whatever the mode is."""
     spec = policy_of(pool.spec)
     roles = {role: replace(bounds, managed=True) for role, bounds in spec.roles.items()}
     return replace(spec, mode=Mode.AUTO, roles=roles)
 
 
+def at_begin(spec: PoolSpec) -> PoolSpec:
+    """The spec with the minimums of schedules that are in force when simulated time begins."""
+    none = dict.fromkeys(Role, 0)
+    return called(spec, asked=none, lead_s=0.0, early_s=None, now_s=EPOCH_S).raised(spec)
+
+
 def router_of(router: Router) -> QueueSettings:
     """A pool's router, as its spec has it."""
-    insurance = insurance_of(router)
+    insurance, tenants = insurance_of(router), router.tenants
+    by_prefix = router.prefill_placement is PrefillPodChoice.PREFIX
     return QueueSettings(
+        spread=Spread.PREFIX if by_prefix else Spread.LEAST_LOADED,
         requests_per_prefill_pod=router.limits.prefill_requests_per_pod,
         tokens_per_prefill_pod=router.limits.prefill_tokens_per_pod,
         first_token_s=duration_s(router.timeouts.first_token),
         overflow=insurance.overflow,
         decode_gate=insurance.decode_gate,
+        tenants=None if tenants is None else tenants.weights,
+        others_are_one=tenants is not None and tenants.others is OtherTenants.SHARED,
     )
 
 
 def notes_on(pool: InferencePool) -> list[str]:
-    """Where the simulation is not what the spec says, in sentences."""
+    """Return the differences between the simulation and the spec, in sentences."""
     spec = policy_of(pool.spec)
     notes = []
     if spec.mode is not Mode.AUTO:
@@ -94,6 +106,9 @@ def notes_on(pool: InferencePool) -> list[str]:
         for role, bounds in spec.roles.items()
         if not bounds.managed
     ]
+    tenants = pool.spec.router.tenants
+    if tenants is not None and tenants.limited:
+        notes.append("Limits of router.tenants are not simulated; shares are.")
     part = pool.spec.engine.gpu_part
     if part is not None:
         notes.append(f"Engines run on part of a GPU ({part}); profiles of whole GPUs do not hold.")
@@ -101,7 +116,7 @@ def notes_on(pool: InferencePool) -> list[str]:
 
 
 def fitted_start(spec: PoolSpec, trace: Trace, profile: EngineProfile) -> Fleet:
-    """The fleet that carries the first minute at a fair load, inside bounds and budget."""
+    """Return the fleet that serves the first minute at a fair load, inside bounds and budget."""
     first = [r for r in trace.requests if r.at_s < START_WINDOW_S]
     window_s = min(START_WINDOW_S, max(1.0, trace.span_s))
     count = max(1, len(first))
@@ -128,7 +143,7 @@ def fitted_start(spec: PoolSpec, trace: Trace, profile: EngineProfile) -> Fleet:
 
 
 def smallest(spec: PoolSpec) -> Fleet:
-    """The fleet of `minReplicas`, at least one each."""
+    """Return the fleet of `minReplicas`, with at least one replica of each role."""
     return {role: max(1, bounds.min_replicas) for role, bounds in spec.roles.items()}
 
 
@@ -136,7 +151,7 @@ def check_fleet(option: str, fleet: Fleet, spec: PoolSpec) -> None:
     """Refuse a fleet outside the pool's bounds or budget.
 
     Raises:
-        BadInputError: naming the option and the bound.
+        BadInputError: the fleet is outside; the sentence names the option and the bound.
     """
     for role, count in fleet.items():
         bounds = spec.roles[role]

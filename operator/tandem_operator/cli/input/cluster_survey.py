@@ -1,19 +1,24 @@
-"""Reads what `tandem doctor` judges: a few lists and reviews of rights, nothing that changes."""
+"""The reader for `tandem doctor`: a few lists and reviews of rights; it changes nothing."""
 
-import asyncio
 import contextlib
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tandem_operator.api import GROUP, PLURAL, ROLE_PLURAL
 from tandem_operator.cli.command_errors import FailedError
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, OperatorFacts, Topic
-from tandem_operator.cli.input.pool_list import list_pools, namespace_of
-from tandem_operator.core.role import Role
+from tandem_operator.cli.input.named_objects import (
+    asks_for_gateway,
+    claims_of,
+    prometheus_of,
+    prometheus_token_of,
+    service_of,
+)
+from tandem_operator.cli.input.operator_deployment import operator_of
+from tandem_operator.cli.input.pool_list import list_pools
+from tandem_operator.cli.input.rights_review import RightsReview
 from tandem_operator.kube.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -45,11 +50,8 @@ CLAIM_TEMPLATE = ResourceKind(
     "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates"
 )
 SERVICE_MONITOR = ResourceKind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
-REVIEWS = "/apis/authorization.k8s.io/v1"
 OF_OPERATORS = "app.kubernetes.io/name=tandem,app.kubernetes.io/component=operator"
 OF_TANDEM = "app.kubernetes.io/name=tandem"
-AT_ONCE = 8
-_OF_A_SERVICE = re.compile(r"https?://([a-z0-9-]+)\.([a-z0-9-]+)\.svc([.:/]|$)")
 
 _VIEW = "top, explain, plan --pool"
 USER_RIGHTS = (
@@ -62,17 +64,17 @@ USER_RIGHTS = (
 
 
 class Survey:
-    """One look at a cluster; what its user may not read is named, and the rest is read."""
+    """One look at a cluster; parts that the user may not read are named, and the rest is read."""
 
     def __init__(self, kube: "Kube", *, namespace: str | None, operator_namespace: str) -> None:
         self._kube = kube
         self._namespace = namespace
         self._operator_namespace = operator_namespace
         self._unread: dict[Topic, str] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._rights = RightsReview(kube)
 
     async def facts(self) -> ClusterFacts:
-        """All that can be read.
+        """Return everything that can be read.
 
         Raises:
             ApiServerError: the server refuses even to tell its version.
@@ -169,13 +171,13 @@ class Survey:
         wanted += [(found.namespace, right, lease) for right in LEASE_RIGHTS]
         refused = None
         with self._reading(Topic.OPERATOR_RIGHTS):
-            refused = await self._refused("SubjectAccessReview", wanted, _who(found))
+            refused = await self._rights.refused(wanted, to=found)
         return replace(found, refused=refused)
 
     async def _user_refused(self) -> tuple[tuple[Right, str], ...]:
         wanted = [(self._namespace or "", right, "") for right, _ in USER_RIGHTS]
         with self._reading(Topic.USER_RIGHTS):
-            refused = await self._refused("SelfSubjectAccessReview", wanted, {})
+            refused = await self._rights.refused(wanted)
             lacking = {(right.group, right.resource): right for _, right in refused}
             return tuple(
                 (lacking[right.group, right.resource], commands)
@@ -183,40 +185,6 @@ class Survey:
                 if (right.group, right.resource) in lacking
             )
         return ()
-
-    async def _refused(
-        self,
-        kind: str,
-        wanted: Iterable[tuple[str, Right, str]],
-        who: Mapping[str, Any],
-    ) -> tuple[tuple[str, Right], ...]:
-        """Those rights, with the verbs that are not granted.
-
-        Of the three parts of one wanted, the first is a namespace, the last an object's name; "" of
-        either means all.
-        """
-        asked = [
-            (place, right, name, verb) for place, right, name in wanted for verb in right.verbs
-        ]
-
-        async def allowed(place: str, right: Right, name: str, verb: str) -> bool:
-            resource, _, sub = right.resource.partition("/")
-            what = {"group": right.group, "resource": resource, "subresource": sub, "name": name}
-            spec = {**who, "resourceAttributes": {"namespace": place, "verb": verb, **what}}
-            body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-            async with self._slots:
-                answer = await self._kube.request("POST", f"{REVIEWS}/{kind.lower()}s", body=body)
-            return bool((answer.get("status") or {}).get("allowed"))
-
-        granted = await asyncio.gather(*(allowed(*each) for each in asked))
-        verbs: dict[tuple[str, Right], list[str]] = {}
-        for (place, right, _, verb), is_granted in zip(asked, granted, strict=True):
-            if not is_granted:
-                verbs.setdefault((place, right), []).append(verb)
-        return tuple(
-            (place, Right(right.group, right.resource, tuple(lacking)))
-            for (place, right), lacking in verbs.items()
-        )
 
     async def _monitors(self) -> frozenset[str]:
         with self._reading(Topic.METRICS):
@@ -231,7 +199,7 @@ class Survey:
 
     async def _serves_routes(self, pools: Iterable[Object]) -> bool:
         with self._reading(Topic.GATEWAY):
-            return not any(map(gateway_of, pools)) or await self._kube.serves(HTTP_ROUTE)
+            return not any(map(asks_for_gateway, pools)) or await self._kube.serves(HTTP_ROUTE)
         return False
 
     async def _services(
@@ -264,86 +232,7 @@ class Survey:
             serve = [o for o in operators if not o.namespaces or namespace in o.namespaces]
             with self._reading(Topic.OPERATOR_RIGHTS):
                 wanted = [(namespace, Right("", "secrets", ("get",)), name)]
-                refused = [
-                    await self._refused("SubjectAccessReview", wanted, _who(each)) for each in serve
-                ]
+                refused = [await self._rights.refused(wanted, to=each) for each in serve]
                 if refused and all(refused):
                     lacking.append((namespace, name))
         return tuple(lacking)
-
-
-def _who(operator: OperatorFacts) -> dict[str, Any]:
-    """An operator's account, as a review of rights has it."""
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{operator.namespace}"]
-    account = f"system:serviceaccount:{operator.namespace}:{operator.account}"
-    return {"user": account, "groups": [*groups, "system:authenticated"]}
-
-
-def claims_of(pool: Object) -> Iterator[tuple[str, str]]:
-    """Namespaces and names of the ResourceClaimTemplates that a pool names."""
-    spec = pool.get("spec") or {}
-    engines = [(spec.get(role) or {}).get("engine") for role in Role]
-    for each in ((spec.get("engine") or {}).get("accelerator"), *engines):
-        if name := (each or {}).get("resourceClaimTemplateName"):
-            yield namespace_of(pool), str(name)
-
-
-def operator_of(deployment: Object) -> OperatorFacts:
-    """What a Deployment of the chart says of its operator."""
-    head, spec = deployment.get("metadata") or {}, deployment.get("spec") or {}
-    pod = ((spec.get("template") or {}).get("spec")) or {}
-    containers = pod.get("containers") or [{}]
-    arguments = [str(each) for each in containers[0].get("args") or ()]
-    option = "--namespace="
-    server = next((a.partition("=")[2] for a in arguments if a.startswith("--prometheus=")), "{}")
-    return OperatorFacts(
-        namespace=str(head.get("namespace") or ""),
-        name=str(head.get("name") or ""),
-        image=str(containers[0].get("image") or ""),
-        version=str((head.get("labels") or {}).get("app.kubernetes.io/version") or ""),
-        wanted=int(spec.get("replicas") or 0),
-        ready=int((deployment.get("status") or {}).get("readyReplicas") or 0),
-        account=str(pod.get("serviceAccountName") or "default"),
-        gateway_routes="--gateway-routes" in arguments,
-        namespaces=tuple(
-            sorted({each.removeprefix(option) for each in arguments if each.startswith(option)})
-        ),
-        prometheus=_url_in(server),
-    )
-
-
-def _url_in(server: str) -> str:
-    """Of the operator's option, which another version may write otherwise."""
-    try:
-        return str(json.loads(server)["url"])
-    except (ValueError, KeyError, TypeError):
-        return ""
-
-
-def prometheus_of(pool: Object) -> tuple[str, str] | None:
-    """Namespace and name of the Service that a pool names as its Prometheus, if it names one."""
-    return service_of(str(_prometheus_in(pool).get("url") or ""))
-
-
-def service_of(url: str) -> tuple[str, str] | None:
-    """Namespace and name of the Service that a URL is of, if it is of one."""
-    found = _OF_A_SERVICE.match(url)
-    return None if found is None else (found[2], found[1])
-
-
-def prometheus_token_of(pool: Object) -> tuple[str, str] | None:
-    """Namespace and name of the Secret that a pool names for its Prometheus, if it names one."""
-    name = (_prometheus_in(pool).get("tokenSecretRef") or {}).get("name")
-    return None if not name else (namespace_of(pool), str(name))
-
-
-def _prometheus_in(pool: Object) -> Object:
-    metrics = (pool.get("spec") or {}).get("metrics") or {}
-    return metrics.get("prometheus") or {}
-
-
-def gateway_of(pool: Object) -> Object | None:
-    """How a pool asks for a Gateway, if it does."""
-    router = (pool.get("spec") or {}).get("router") or {}
-    found: Object | None = router.get("gateway")
-    return found

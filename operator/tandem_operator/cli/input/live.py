@@ -1,4 +1,4 @@
-"""A live pool in place of files: its spec, its traffic of late, what it learned of its engines."""
+"""A live pool in place of files: its spec, its recent traffic, its learned engine models."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ LivePoolOption = Annotated[
     typer.Option(
         "--pool",
         metavar="POOL",
-        help="Take from this pool of a cluster what is left out: its spec, its traffic of the last"
-        " 20 minutes, and what it learned of its engines.",
+        help="A pool of a cluster, as the source of everything left out: its spec, its traffic of"
+        " the last 20 minutes, and its learned engine models.",
         rich_help_panel=CLUSTER,
         show_default=False,
         autocompletion=pool_names,
@@ -43,10 +43,10 @@ LivePoolOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A pool as its cluster has it.
+    """A pool as stored in its cluster.
 
     Attributes:
-        recording: its traffic, where that was asked for.
+        recording: its traffic, if the command needs it.
     """
 
     name: str
@@ -57,11 +57,11 @@ class Live:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its traffic does not say by itself, in sentences."""
+        """Return facts about its traffic that the figures do not show, in sentences."""
         return () if self.recording is None else self.recording.notes
 
     def profile(self) -> dict[str, Any]:
-        """What it learned, as the document of a profile file.
+        """Return its learned engine models as the document of a profile file.
 
         Raises:
             FailedError: too little was learned.
@@ -82,17 +82,17 @@ class Live:
 
 
 def profile_text(document: dict[str, Any]) -> str:
-    """The document as it is written to a file."""
+    """Return the document as text for a file."""
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def notes_on_learned(document: dict[str, Any]) -> list[str]:
-    """What a learned profile rests on, in sentences."""
+    """Return the sources of a learned profile, in sentences."""
     return [f"learned profile: {name}: {words}." for name, words in origins(document)]
 
 
 def read_live(where: Where, *, traffic_s: float | None, on_progress: OnProgress) -> Live:
-    """The pool, with its traffic of the last `traffic_s` seconds where it is not `None`.
+    """Return the pool, with its traffic of the last `traffic_s` seconds unless that is `None`.
 
     Raises:
         FailedError: no such pool, no right to read it, or no traffic.
@@ -119,7 +119,7 @@ async def _read(where: Where, *, traffic_s: float | None, on_progress: OnProgres
 
 
 def pool_in(filename: Path | None, live: Live | None) -> InferencePool:
-    """The pool in a manifest, or the live one where no manifest is named.
+    """Return the pool in a manifest, or the live one if no manifest is named.
 
     Raises:
         BadInputError: neither is named, or the manifest makes no sense.
@@ -138,10 +138,10 @@ def live_of(
     traffic_s: float | None,
     steps: Callable[[str], Any],
 ) -> Live | None:
-    """The pool that `--pool` names; `None` where it names none.
+    """Return the pool that `--pool` names; `None` if it names none.
 
     Raises:
-        BadInputError: options that say where a pool is that nobody asked for.
+        BadInputError: options give the place of a pool, but no pool is named.
         FailedError: it cannot be read.
     """
     if name is None:

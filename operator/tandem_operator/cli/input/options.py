@@ -10,6 +10,7 @@ from tandem_operator.api import InferencePool
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.case import (
     Case,
+    at_begin,
     check_fleet,
     fitted_start,
     notes_on,
@@ -26,6 +27,11 @@ from tandem_operator.cli.input.profiles import (
     names_with,
     note_on,
 )
+from tandem_operator.cli.input.simulated_hours import (
+    moment,
+    notes_on_hours,
+    simulated_periods,
+)
 from tandem_operator.cli.units import fleet, seconds
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
@@ -39,15 +45,14 @@ USUAL_COLD_START = ColdStart(60.0, 0.1)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What serves: engines, how long they take to start, and what a GPU costs."""
+    """The engines, how long they take to start, and the price of a GPU."""
 
     profile: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="How fast one replica is: a profile of Tandem's own, such as"
-            " h200-llama-3.1-8b-fp8, or a JSON file (FILE#TABLE of several); what --pool learned"
-            " if left out.",
+            help="The speed of one replica: a shipped profile, such as h200-llama-3.1-8b-fp8, or a"
+            " JSON file (FILE#TABLE of several). If left out, the learned models of --pool.",
             rich_help_panel=ENGINES,
             show_default=False,
             autocompletion=names_with,
@@ -98,6 +103,16 @@ class EngineOptions:
             rich_help_panel=ENGINES,
         ),
     ] = "fitted"
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOMENT",
+            help="When simulated time begins, for scaling.schedules, such as"
+            " 2026-11-30T08:00+01:00; Monday, 2024-01-01T00:00 UTC if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
     gpu_hour_price: Annotated[
         float | None,
         typer.Option(
@@ -110,13 +125,13 @@ class EngineOptions:
 
     @property
     def profile_file(self) -> str | None:
-        """The file that `--profile` names, if it names one."""
+        """Return the file that `--profile` names, if there is one."""
         return None if self.profile is None else file_of(self.profile)
 
     def case(
         self, pool: InferencePool, trace: Trace, *, seed: int, live: Live | None = None
     ) -> Case:
-        """The pool on these engines; on those that `live` learned of where none are named.
+        """Return the pool on these engines; without a named profile, on those that `live` learned.
 
         Raises:
             BadInputError: options that make no sense.
@@ -131,13 +146,21 @@ class EngineOptions:
             raise BadInputError(
                 f"--cold-start-sigma must be from 0 to {MOST_SIGMA:g}, such as 0.1; got {sigma:g}"
             )
-        spec = spec_of(pool)
+        begin = moment(self.begin)
+        periods = simulated_periods(pool, begin=begin, span_s=trace.span_s)
+        spec = dataclasses.replace(spec_of(pool), periods=periods)
+        _check_classes(trace, spec)
+        if pool.spec.router.tenants is None and any(r.tenant for r in trace.requests):
+            raise BadInputError(
+                "--tenant names tenants, but the pool has no spec.router.tenants; write for example"
+                " tenants: {header: X-Tenant-Id}"
+            )
         engines, notes = self._engines(spec, live)
         profile = dataclasses.replace(engines.profile, max_num_seqs=spec.max_num_seqs)
         if self.start == "fitted":
-            start = fitted_start(spec, trace, profile)
+            start = fitted_start(at_begin(spec), trace, profile)
         elif self.start == "min":
-            start = smallest(spec)
+            start = smallest(at_begin(spec))
         else:
             start = fleet("--start", self.start)
             check_fleet("--start", start, spec)
@@ -152,11 +175,16 @@ class EngineOptions:
             prefix_caching=pool.spec.engine_of("prefill").prefix_caching,
             seed=seed,
             gpu_hour_price=price,
-            differs=(*notes_on(pool), *(() if live is None else live.notes), *notes),
+            differs=(
+                *notes_on(pool),
+                *notes_on_hours(pool, begin=begin),
+                *(() if live is None else live.notes),
+                *notes,
+            ),
         )
 
     def _engines(self, spec: PoolSpec, live: Live | None) -> tuple[Engines, list[str]]:
-        """The engines, and what there is to say of them."""
+        """Return the engines, and remarks about them."""
         kv_tokens, kv_gb_per_s = self.kv_tokens, self.kv_gb_per_s
         if self.profile is not None:
             named = engines_of(self.profile, kv_tokens=kv_tokens, kv_gb_per_s=kv_gb_per_s)
@@ -215,3 +243,12 @@ PoolOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _check_classes(trace: Trace, spec: PoolSpec) -> None:
+    """Refuse classes that the pool does not have."""
+    known = [each.name for each in spec.classes]
+    for name in dict.fromkeys(request.slo_class for request in trace.requests):
+        if name and name not in known:
+            have = f"has {', '.join(known)}" if known else "has no spec.slo.classes"
+            raise BadInputError(f"--class names {name}, but the pool {have}")

@@ -1,10 +1,10 @@
-"""All pools of a namespace or of a cluster, and why they cannot be listed."""
+"""The list of all pools of a namespace or of a cluster, or the reason why there is none."""
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tandem_operator.api import GROUP
+from tandem_operator.api import GROUP, InferencePool, InvalidPoolError, parse_pool
 from tandem_operator.cli.command_errors import FailedError
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ NO_CRD = (
 
 
 async def list_pools(kube: "Kube", namespace: str | None) -> list[dict[str, Any]]:
-    """The pools, in the order of their names; `None`: of all namespaces.
+    """Return the pools in the order of their names; `None`: of all namespaces.
 
-    One request, which the API server answers from memory.
+    This is one request, which the API server answers from memory.
 
     Raises:
         FailedError: the kind is not there, or its user may not list it.
@@ -52,7 +52,7 @@ def _forbidden(namespace: str | None, message: str) -> str:
 
 
 def named(pools: Sequence[Object], patterns: Sequence[str]) -> list[Object]:
-    """Those whose name, or NAMESPACE/NAME, matches one of the patterns; all without patterns."""
+    """Return the pools whose name, or NAMESPACE/NAME, matches a pattern; all without patterns."""
     if not patterns:
         return list(pools)
 
@@ -63,11 +63,20 @@ def named(pools: Sequence[Object], patterns: Sequence[str]) -> list[Object]:
     return [pool for pool in pools if matches(pool)]
 
 
+def readable(pools: Iterable[Object]) -> Iterator[InferencePool]:
+    """Yield the pools with a readable spec; the condition Accepted of the others explains them."""
+    for pool in pools:
+        try:
+            yield parse_pool(pool)
+        except InvalidPoolError:
+            continue
+
+
 def name_of(obj: Object) -> str:
-    """The name of an object."""
+    """Return the name of an object."""
     return str((obj.get("metadata") or {}).get("name", ""))
 
 
 def namespace_of(obj: Object) -> str:
-    """The namespace of an object."""
+    """Return the namespace of an object."""
     return str((obj.get("metadata") or {}).get("namespace") or "default")

@@ -1,5 +1,6 @@
-"""The options that say what users ask for; one that would change nothing is refused."""
+"""The options of traffic; an option that would change nothing is refused."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from tandem_operator.cli.input.recording import KEPT_S, since_of
 from tandem_operator.cli.input.traffic import LEVEL, Made, RecordedTraffic, Shape, times, trace_of
 from tandem_operator.cli.units import duration, seconds
 from tandem_operator.sim.traces.readers import TraceFormat
-from tandem_operator.sim.traces.trace import Trace, resampled
+from tandem_operator.sim.traces.trace import Trace, classed, resampled, tenanted
 
 TRAFFIC = "Traffic"
 USUAL_SPAN_S = 1200.0
@@ -24,7 +25,7 @@ USUAL_SIGMA = 0.6
 USUAL_SILENCE_S = 600.0
 USUAL_SPIKE_S = 30.0
 
-# The shapes that each option of made traffic changes.
+# The shapes that each option of generated traffic changes.
 USED_BY = {
     "--rate": tuple(Shape),
     "--peak": tuple(shape for shape in Shape if shape not in LEVEL),
@@ -41,7 +42,7 @@ USED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class TrafficOptions:
-    """What users ask for: a recorded trace or made traffic."""
+    """The traffic of a pool's users: a recorded trace, or a generated one."""
 
     trace: Annotated[
         Path | None,
@@ -59,19 +60,19 @@ class TrafficOptions:
     rate_scale: Annotated[
         float | None,
         typer.Option(
-            help="Times the trace's load: copies laid over each other.",
+            help="Factor on the trace's load, by copies of its requests.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
     ] = None
     generate: Annotated[
         Shape | None,
-        typer.Option(help="Make traffic of this shape instead.", rich_help_panel=TRAFFIC),
+        typer.Option(help="Generate traffic of this shape instead.", rich_help_panel=TRAFFIC),
     ] = None
     rate: Annotated[
         float | None,
         typer.Option(
-            help=f"Requests per second; the low of a shape; {USUAL_RATE_RPS:g} if left out.",
+            help=f"Requests per second; the least of a shape; {USUAL_RATE_RPS:g} if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -79,7 +80,7 @@ class TrafficOptions:
     peak: Annotated[
         float | None,
         typer.Option(
-            help="Requests per second at the high of a shape; 3 x --rate if left out.",
+            help="Highest rate of a shape in requests per second; 3 x --rate if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -88,8 +89,8 @@ class TrafficOptions:
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How much traffic: 20m if made, the whole trace if recorded, the last 20m of"
-            " --pool.",
+            help="The length of the traffic. If left out: 20m if generated, the whole trace if"
+            " recorded, the last 20m of --pool.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -118,7 +119,7 @@ class TrafficOptions:
         typer.Option(
             "--for",
             metavar="DURATION",
-            help="How long a burst, a ramp, mmpp's rush or the longest spike takes; a sixth of the"
+            help="The length of a burst, a ramp, mmpp's rush or the longest spike; a sixth of the"
             " span if left out (spikes: 30s).",
             rich_help_panel=TRAFFIC,
             show_default=False,
@@ -127,7 +128,7 @@ class TrafficOptions:
     prompt_tokens: Annotated[
         float | None,
         typer.Option(
-            help=f"Median tokens of a made prompt; {USUAL_PROMPT_TOKENS:g} if left out.",
+            help=f"Median tokens of a generated prompt; {USUAL_PROMPT_TOKENS:g} if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -135,7 +136,7 @@ class TrafficOptions:
     output_tokens: Annotated[
         float | None,
         typer.Option(
-            help=f"Median tokens of a made answer; {USUAL_OUTPUT_TOKENS:g} if left out.",
+            help=f"Median tokens of a generated answer; {USUAL_OUTPUT_TOKENS:g} if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -159,8 +160,27 @@ class TrafficOptions:
     length_sigma: Annotated[
         float | None,
         typer.Option(
-            help="Spread of made lengths, as a lognormal's sigma, 0 for none;"
+            help="Spread of generated lengths, as a lognormal's sigma, 0 for none;"
             f" {USUAL_SIGMA:g} if left out.",
+            rich_help_panel=TRAFFIC,
+            show_default=False,
+        ),
+    ] = None
+    slo_class: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class",
+            help="Share of the requests in a class of the pool, such as batch=0.5;"
+            " may be given for several classes.",
+            rich_help_panel=TRAFFIC,
+            show_default=False,
+        ),
+    ] = None
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Share of the requests of a tenant, such as search=0.2;"
+            " may be given for several tenants.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -172,7 +192,7 @@ class TrafficOptions:
 
     @property
     def live_s(self) -> float | None:
-        """How much of a live pool's past is asked for; `None` where other traffic is.
+        """Return the wanted length of a live pool's past; `None` if the options name other traffic.
 
         Raises:
             BadInputError: more than routers keep.
@@ -182,7 +202,18 @@ class TrafficOptions:
         return KEPT_S if self.span is None else since_of("--span", self.span)
 
     def requests(self, live: Live | None = None) -> Trace:
-        """The requests that these options ask for; those of `live` where they name none.
+        """The requests that these options ask for, with the classes and tenants that they name.
+
+        Raises:
+            BadInputError: options that make no sense together, or a broken trace.
+        """
+        of_classes = shares(self.slo_class or (), option="--class", example="batch=0.5")
+        of_tenants = shares(self.tenant or (), option="--tenant", example="search=0.2")
+        trace = classed(self._requests(live), of_classes, seed=self.seed)
+        return tenanted(trace, of_tenants, seed=self.seed)
+
+    def _requests(self, live: Live | None) -> Trace:
+        """Return the requests without classes: those of `live` if the options name none.
 
         Raises:
             BadInputError: options that make no sense together, or a broken trace.
@@ -210,7 +241,7 @@ class TrafficOptions:
         return trace_of(self._made(shape, span_s or USUAL_SPAN_S), seed=self.seed)
 
     def several(self, count: int, live: Live | None = None) -> list[Trace]:
-        """Traffics of this kind: drawn anew from other seeds, or resampled where it is recorded."""
+        """Return traffics of this kind: from other seeds, or resampled if it is recorded."""
         first = self.requests(live)
         seeds = [self.seed + number for number in range(1, count)]
         if self.generate is None:
@@ -218,7 +249,7 @@ class TrafficOptions:
         return [first, *(replace(self, seed=seed).requests(live) for seed in seeds)]
 
     def _refuse_idle(self) -> None:
-        """Refuse what would change nothing."""
+        """Refuse options that would change nothing."""
         given = {
             "--rate": self.rate,
             "--peak": self.peak,
@@ -285,6 +316,30 @@ class TrafficOptions:
         )
 
 
+def shares(given: Sequence[str], *, option: str, example: str) -> dict[str, float]:
+    """The shares of classes, or of tenants, by name.
+
+    Raises:
+        BadInputError: a text is not a share, or the shares exceed all requests.
+    """
+    found: dict[str, float] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            found[name] = -1.0
+        if not name or not 0.0 <= found[name] <= 1.0:
+            raise BadInputError(
+                f"{option} must be a name and a share from 0 to 1, such as {example}; got {text}"
+            )
+    if sum(found.values()) > 1.0 + 1e-9:
+        raise BadInputError(
+            f"{option} shares must add up to at most 1; write for example {example}"
+        )
+    return found
+
+
 def _or(given: float | None, usual: float) -> float:
     return usual if given is None else given
 
@@ -295,7 +350,7 @@ SeedsOption = Annotated[
         "--seeds",
         min=1,
         max=100,
-        help="How many samples of the traffic to run, for intervals: made traffic is drawn again,"
+        help="Samples of traffic to run, for intervals: generated traffic is drawn again,"
         " recorded traffic is resampled.",
         rich_help_panel=TRAFFIC,
     ),

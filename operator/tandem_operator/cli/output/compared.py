@@ -23,16 +23,16 @@ from tandem_operator.core.role import Role
 MONTH_HOURS = 730.0
 LEAST_GPUS = 0.005
 SHOWN_CHANGES = 10
-# What the operator carries out without a new pod template.
+# Fields that the operator applies without a new pod template.
 RESTARTS_NOTHING = (
     *("slo.", "scaling.", "metrics.", "cost.", "networkPolicies"),
-    *("router.timeouts.", "router.tracing."),
+    *("router.timeouts.", "router.tracing.", "router.tenants."),
     # `inFlightBodyBytes` is not among them: it decides the memory of router pods.
     *(f"router.limits.{name}" for name in ("body", "header", "concurrent", "queued", "prefill")),
     "router.limits.choices",
-    *(f"router.{name}" for name in ("decodeAdmission", "prefillOverflow", "cacheSaltHeader")),
-    *("router.requestLog", "router.gateway.", "model.aliases"),
-    # Beside `size` alone, and so of a claim alone.
+    *(f"router.{name}" for name in ("decodeAdmission", "prefillOverflow", "prefillPlacement")),
+    *("router.cacheSaltHeader", "router.requestLog", "router.gateway.", "model.aliases"),
+    # Valid only with `size`, and so only for a claim.
     "model.cache.storageClassName",
     *(f"{part}.{name}" for part in (*Role, "router") for name in ("minReplicas", "maxReplicas")),
     *(f"{role}.management" for role in Role),
@@ -40,7 +40,7 @@ RESTARTS_NOTHING = (
 
 _CLAIM_SIZE = "model.cache.size"
 
-# What decides how fast one replica is, and so which profile describes it.
+# Fields that decide the speed of one replica, and so the profile that describes it.
 DECIDES_SPEED = (
     *(
         "model.source.image.",
@@ -58,11 +58,11 @@ Figure = Callable[[Run], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Old and new, in this order.
+    """The old and the new pool, in this order.
 
     Attributes:
-        repeats: the runs of each seed, those of `runs` first.
-        budget: what other objectives of the new spec cost.
+        repeats: the runs of each seed; `runs` are the first.
+        budget: the cost of other objectives of the new spec.
     """
 
     names: tuple[str, str]
@@ -73,32 +73,32 @@ class Comparison:
 
     @property
     def kept_by_old(self) -> float:
-        """Attainment that the new SLO would see if the sizes stayed as the old spec makes them."""
+        """Return the attainment under the new SLO if the sizes stayed as under the old spec."""
         old, new = self.runs
         return old.attainment_under(new.case.spec.slo)
 
     def over_seeds(self, figure: Figure) -> Interval | None:
-        """New less old of a figure; `None` for one seed, or where it is not known."""
+        """Return new less old of a figure; `None` for one seed, or if it is not known."""
         return difference(
             [figure(new) for _, new in self.repeats], [figure(old) for old, _ in self.repeats]
         )
 
     def mean_of(self, side: int, figure: Figure) -> float | None:
-        """A figure's mean over the seeds."""
+        """Return a figure's mean over the seeds."""
         values = [figure(pair[side]) for pair in self.repeats]
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if len(known) == len(values) else None
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Of the columns of `rows`."""
+        """Return the titles of the columns of `rows`."""
         seeds = len(self.repeats)
         over = () if seeds == 1 else (f"over {seeds} seeds",)
         return ("", "old", "new", "difference", *over)
 
 
 def edits(found: Comparison) -> list[str]:
-    """Each field that differs: `slo.ttft.target: 300ms -> 200ms`."""
+    """Return each field that differs: `slo.ttft.target: 300ms -> 200ms`."""
     old, new = (_flat(pool.spec.to_object()) for pool in found.pools)
     return [
         f"{name}: {old.get(name, 'not set')} -> {new.get(name, 'not set')}"
@@ -107,9 +107,10 @@ def edits(found: Comparison) -> list[str]:
 
 
 def need_new_pods(pools: tuple[InferencePool, InferencePool]) -> list[str]:
-    """Fields whose edit changes a pod template."""
+    """Return the fields whose edit changes a pod template."""
     old, new = (_flat(pool.spec.to_object()) for pool in pools)
-    # A claim grows beneath its pods; they are new where there was none, or is none any more.
+    # A claim grows without new pods. Pods are new if there was no claim before, or there is none
+    # now.
     beneath = {_CLAIM_SIZE} & old.keys() & new.keys()
     return [
         name
@@ -118,16 +119,21 @@ def need_new_pods(pools: tuple[InferencePool, InferencePool]) -> list[str]:
     ]
 
 
+def _edited(pools: tuple[InferencePool, InferencePool]) -> list[str]:
+    old, new = (_flat(pool.spec.to_object()) for pool in pools)
+    return _differing(old, new)
+
+
 def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     fields = [*old, *(name for name in new if name not in old)]
     return [name for name in fields if old.get(name) != new.get(name)]
 
 
 def restarts(found: Comparison) -> str:
-    """Whether the edit replaces pods, in a sentence."""
+    """Return whether the edit replaces pods, in a sentence."""
     if found.pools[0].metadata.name != found.pools[1].metadata.name:
         return "The manifests name different pools, so this compares two pools and not one edit."
-    names = [edit.partition(":")[0] for edit in edits(found)]
+    names = _edited(found.pools)
     if not names:
         return "The two specs are the same."
     heavy = need_new_pods(found.pools)
@@ -139,19 +145,19 @@ def restarts(found: Comparison) -> str:
 
 
 def engines(found: Comparison) -> str:
-    """The engines before and after, once where they are the same."""
+    """Return the engines before and after, once if they are the same."""
     old, new = (engines_text(run.case) for run in found.runs)
     return old if old == new else f"before: {old}; after: {new}"
 
 
 def slos(found: Comparison) -> list[str]:
-    """The bounds before and after, presets filled in, where they differ."""
+    """Return the bounds before and after, presets filled in, if they differ."""
     old, new = (run.case.spec.slo for run in found.runs)
     return [] if old == new else [f"SLO before: {slo_text(old)}", f"SLO after: {slo_text(new)}"]
 
 
 def notes(found: Comparison) -> list[str]:
-    """What the figures do not say by themselves; of one side where it holds for that one alone."""
+    """Return facts that the figures do not show, with the side if it holds for one side only."""
     old, new = (run.case.notes for run in found.runs)
     return [
         *_one_profile_for_two(found),
@@ -161,9 +167,9 @@ def notes(found: Comparison) -> list[str]:
 
 
 def _one_profile_for_two(found: Comparison) -> Iterator[str]:
-    """Where the edit makes other replicas, and both are simulated as if they were the same."""
-    names = [edit.partition(":")[0] for edit in edits(found)]
-    faster_or_slower = [name for name in names if name.startswith(DECIDES_SPEED)]
+    """Yield a note if one profile describes both sides but the edit changes their speed."""
+    edited = _edited(found.pools)
+    faster_or_slower = [name for name in edited if name.startswith(DECIDES_SPEED)]
     old, new = (run.case.profile.name for run in found.runs)
     if faster_or_slower and old == new:
         yield (
@@ -173,7 +179,7 @@ def _one_profile_for_two(found: Comparison) -> Iterator[str]:
 
 
 def rows(found: Comparison) -> Iterator[Row]:
-    """Figure, old, new, difference; where there are several seeds its interval over them too."""
+    """Yield figure, old, new and difference; with several seeds also its interval over them."""
     old, new = found.runs
     several = len(found.repeats) > 1
 
@@ -223,13 +229,13 @@ def _attainment(run: Run) -> float:
 
 
 def month(run: Run) -> float | None:
-    """Cost of 730 hours of such traffic."""
+    """Return the cost of 730 hours of such traffic."""
     price = run.case.gpu_hour_price
     return None if price is None else run.mean_gpus * price * MONTH_HOURS
 
 
 def verdict(found: Comparison) -> str:
-    """The comparison in a sentence or two; what chance may have made is not called a difference."""
+    """Return the comparison in a sentence or two; a difference by chance is not called one."""
     new = found.runs[1]
     wanted = new.case.spec.slo.attainment
     reached = new.report.attainment
@@ -269,7 +275,7 @@ def _attainment_words(found: Comparison) -> str:
 
 
 def markdown(found: Comparison) -> str:
-    """A comment for a pull request."""
+    """Return a comment for a pull request."""
     old, new = found.runs
     lines = [
         f"### Tandem: what this does to `{found.pools[1].metadata.name}`",
@@ -297,7 +303,7 @@ def markdown(found: Comparison) -> str:
 
 
 def to_json(found: Comparison) -> dict[str, Any]:
-    """The comparison for programs."""
+    """Return the comparison for programs."""
     old, new = found.runs
     return {
         "verdict": verdict(found),

@@ -21,7 +21,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo
 from tandem_operator.workloads.pool_spec import policy_of
 
-# What the numbers of a decision are called, in the order of being shown; {} is the number.
+# The names of a decision's numbers, in the order of display; {} is the number.
 INPUTS = {
     "arrivals_rps": ("arrival rate", "{}/s"),
     "forecast_rps": ("forecast, highest mean", "{}/s"),
@@ -45,13 +45,13 @@ INPUTS = {
     "correction_decode": ("decode slower than its model", "{} x"),
     "late_price": ("price of a late request", "{} x"),
 }
-# Of the windows that alerts go by.
+# The windows of the alerts.
 TOLD_WINDOWS = ("5m", "1h", "6h")
 FLEET_TITLES = ("", "asked", "ready", "wanted", "starting", "capacity", "used")
 
 
 def show(console: Console, found: Evidence, *, events: int) -> None:
-    """The whole explanation."""
+    """Print the whole explanation."""
 
     def line(text: str, style: str | None = None) -> None:
         console.print(text, style=style, soft_wrap=True)
@@ -76,6 +76,10 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
     head("Last decision")
     for text in decision_lines(found):
         line(text)
+    schedules = list(schedule_pairs(found))
+    if schedules:
+        head("Schedules")
+        console.print(_pairs(schedules))
     inputs = list(input_pairs(found))
     if inputs:
         head("Inputs of the decision")
@@ -98,7 +102,7 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
 
 
 def slo_of(found: Evidence) -> Slo | None:
-    """The pool's SLO, where its spec makes sense."""
+    """Return the pool's SLO, if its spec makes sense."""
     return None if found.pool is None else policy_of(found.pool.spec).slo
 
 
@@ -119,7 +123,7 @@ def _fleet(found: Evidence, role: Role) -> RoleStatus:
 
 
 def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
-    """What the routers measured, beside its bounds."""
+    """Yield the routers' measurements, with their bounds."""
     slo_status, slo = found.status.slo, slo_of(found)
     if slo_status is None:
         return
@@ -135,6 +139,11 @@ def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
     if slo_status.attainment is not None:
         wanted = f", {100.0 * slo.attainment:g}% wanted" if slo is not None else ""
         yield "attainment", f"{slo_status.attainment}{wanted}"
+    for each in slo_status.classes or ():
+        kept = UNKNOWN if each.attainment is None else f"{each.attainment} attainment"
+        rate = "" if each.good_tokens is None else f", {each.good_tokens} good tokens/s"
+        waiting = f", {each.queued} waiting" if each.queued else ""
+        yield f"class {each.name}", f"{kept}{rate}{waiting}"
     budget = slo_status.error_budget_remaining
     if budget is not None:
         shares = ((budget.share, budget.window), (budget.share_30d, "30d"))
@@ -172,7 +181,7 @@ def _quantiles(at: LatencyStatus) -> str:
 
 
 def decision_lines(found: Evidence) -> Iterator[str]:
-    """The last decision: when, what, why, what stood in the way, what was not taken."""
+    """Yield the last decision: its time, counts, cause, obstacles and alternatives."""
     decision = found.status.decision
     if decision is None:
         yield "None yet. Tandem decides nothing before the first router is Ready."
@@ -184,8 +193,16 @@ def decision_lines(found: Evidence) -> Iterator[str]:
         yield f"  not taken: {other}"
 
 
+def schedule_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
+    """Until when each schedule is in force, and its next start."""
+    for each in found.status.schedules or ():
+        until = None if each.until is None else f"in force until {each.until}"
+        coming = None if each.next is None else f"begins at {each.next}"
+        yield each.name, "; ".join(filter(None, (until, coming))) or "in force"
+
+
 def input_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
-    """The numbers behind the decision, in words."""
+    """Yield the numbers behind the decision, in words."""
     decision = found.status.decision
     inputs = (decision.inputs if decision is not None else None) or {}
     for name, (label, form) in INPUTS.items():
@@ -205,7 +222,7 @@ def _source(line: Line, first: FirstEstimate | None) -> str:
 
 
 def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
-    """The learned models of the engines that run now, and how pods started."""
+    """Yield the learned models of the engines that run now, and the start-up times of pods."""
     revision = newest(memory.learned.engines)
     if revision is not None:
         models = memory.learned.engines[revision]
@@ -236,7 +253,7 @@ def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
 
 
 def insurance_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
-    """What is held against bursts that come back, for how long, for which, and what it is worth."""
+    """Yield the insurance against recurring bursts: its counts, time, bursts and value."""
     cover = memory.promise.cover
     held = {role: floor for role, floor in cover.floors.items() if floor > 1}
     for role, floor in held.items():
@@ -292,7 +309,7 @@ def _conditions(console: Console, found: Evidence) -> None:
 
 
 def to_json(found: Evidence) -> dict[str, Any]:
-    """The explanation for programs."""
+    """Return the explanation for programs."""
     slo = slo_of(found)
     return {
         "name": found.name,

@@ -1,6 +1,7 @@
-"""What is shown of cases and runs, as rows of text: for the terminal, Markdown and HTML alike."""
+"""Cases and runs as rows of text: for the terminal, Markdown and HTML alike."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -9,7 +10,7 @@ from tandem_operator.cli.experiments.experiment import Change, Run
 from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.input.traffic import describe
 from tandem_operator.cli.output.figure_table import FigureTable
-from tandem_operator.cli.units import amount, clock, fleet_name, latency, share
+from tandem_operator.cli.units import UNKNOWN, amount, clock, fleet_name, latency, share
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo
 from tandem_operator.sim.report import SHARES
@@ -18,7 +19,7 @@ Cells = tuple[str, ...]
 
 
 def slo_text(slo: Slo) -> str:
-    """The SLO in a few words."""
+    """Return the SLO in a few words."""
     per = slo.ttft_s_per_thousand_prompt_tokens
     grows = f" + {latency(per)} per 1,000 prompt tokens" if per else ""
     return (
@@ -28,7 +29,7 @@ def slo_text(slo: Slo) -> str:
 
 
 def case_lines(case: Case) -> Iterator[str]:
-    """What was simulated."""
+    """Yield the simulated case."""
     yield f"pool {case.name}: {slo_text(case.spec.slo)}"
     yield f"traffic {describe(case.trace)}"
     bounds = ", ".join(
@@ -41,14 +42,14 @@ def case_lines(case: Case) -> Iterator[str]:
 
 
 def engines_text(case: Case) -> str:
-    """How fast engines and the network between them are taken to be."""
+    """Return the assumed speed of engines and of the network between them."""
     speed = case.profile.handover_gb_per_s()
     handover = "" if speed is None else f", KV transfer {speed:.3g} GB/s"
     return f"{case.profile.name}{handover}, start-up {case.cold_start.median_s:g} s"
 
 
 def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
-    """One row for each figure, one cell for each run."""
+    """Yield one row for each figure, with one cell for each run."""
 
     def row(label: str, cell: Callable[[Run], str]) -> tuple[str, Cells]:
         return label, tuple(cell(run) for run in runs)
@@ -56,6 +57,11 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
     yield row("requests", lambda run: f"{run.report.requests:,}")
     yield row("good", lambda run: f"{run.report.good:,}")
     yield row("attainment", lambda run: share(run.report.attainment))
+    for name in dict.fromkeys(name for run in runs for name in run.report.classes):
+        yield row(f"attainment of {name}", partial(_class_share, name=name))
+    for name in dict.fromkeys(name for run in runs for name in run.report.tenants):
+        label = f"tenant {name}" if name else "requests of no tenant"
+        yield row(f"attainment of {label}", partial(_tenant_share, name=name))
     yield row("late in TTFT", lambda run: f"{run.report.late_ttft:,}")
     yield row("late in TPOT", lambda run: f"{run.report.late_tpot:,}")
     if any(run.report.overflowed for run in runs):
@@ -77,18 +83,35 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
         yield f"changes of {role}", tuple(f"{run.report.changes[role]}" for run in runs)
 
 
+def _class_share(run: Run, *, name: str) -> str:
+    """Return the share of good requests of a class, and its rate of good tokens."""
+    found = run.report.classes.get(name)
+    if found is None or not found.requests:
+        return UNKNOWN
+    rate = found.good_output_tokens / max(1e-9, run.report.end_s)
+    return f"{share(found.attainment)}, {amount(rate)} good tokens/s"
+
+
+def _tenant_share(run: Run, *, name: str) -> str:
+    """How many requests of a tenant were good, and how long nearly all of them waited."""
+    found = run.report.tenants.get(name)
+    if found is None or not found.requests:
+        return UNKNOWN
+    return f"{share(found.attainment)}, TTFT p99 {latency(found.ttft_p99_s)}"
+
+
 def lost(run: Run) -> str:
-    """How many requests failed, and how many were still inside at the end."""
+    """Return the number of failed requests, and of requests still inside at the end."""
     return f"{run.report.failed:,}, {run.report.unfinished:,}"
 
 
 def figures_table(runs: Sequence[Run], names: Sequence[str]) -> FigureTable:
-    """All figures, a column for each run."""
+    """Return all figures, with a column for each run."""
     return FigureTable(("", *names), [(label, *cells) for label, cells in figures(runs)])
 
 
 def changes_table(changes: Sequence[Change], title: str) -> Table:
-    """Changes with what was said of them."""
+    """Return the changes with their reasons."""
     table = Table(
         title=title,
         title_justify="left",
@@ -104,7 +127,7 @@ def changes_table(changes: Sequence[Change], title: str) -> Table:
 
 
 def slo_json(slo: Slo) -> dict[str, float]:
-    """The SLO by the names of the router's settings."""
+    """Return the SLO by the names of the router's settings."""
     return {
         "ttft_s": slo.ttft_s,
         "ttft_s_per_thousand_prompt_tokens": slo.ttft_s_per_thousand_prompt_tokens,
@@ -114,7 +137,7 @@ def slo_json(slo: Slo) -> dict[str, float]:
 
 
 def case_json(case: Case) -> dict[str, Any]:
-    """What was simulated, for programs."""
+    """Return the simulated case, for programs."""
     return {
         "pool": case.name,
         "slo": slo_json(case.spec.slo),

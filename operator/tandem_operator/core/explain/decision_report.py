@@ -1,4 +1,4 @@
-"""Write a tick's result down as a `Decision`: reasons, sentences, and the numbers behind them."""
+"""Build a `Decision` from the result of a tick: reasons, sentences, and the numbers behind them."""
 
 from tandem_operator.core.decision import Attainment, Decision, Reason, RoleDecision
 from tandem_operator.core.explain.predictions import (
@@ -8,7 +8,13 @@ from tandem_operator.core.explain.predictions import (
     outlook,
     utilization,
 )
-from tandem_operator.core.explain.sentences import Words, cause, sentence
+from tandem_operator.core.explain.sentences import (
+    RestWords,
+    ScheduleWords,
+    Words,
+    cause,
+    sentence,
+)
 from tandem_operator.core.explain.tick_result import View, rounded
 from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.observation import PodPhase, Quantiles
@@ -22,7 +28,7 @@ QUOTA_LIMIT = "namespace quota"
 
 
 def report(view: View) -> Decision:
-    """The decision that the edges carry out and show."""
+    """Return the decision for the parts that execute and show it."""
     roles = {role: _role_decision(view, role) for role in Role}
     changed = [d.sentence for d in roles.values() if d.to != d.current]
     situation, latency = view.situation, view.latency
@@ -49,13 +55,24 @@ def report(view: View) -> Decision:
             ttft=latency.ttft if latency is not None else Quantiles(),
             tpot=latency.tpot if latency is not None else Quantiles(),
             blame=recent.blame,
+            classes=view.classes,
         ),
         inputs=_inputs(view),
         next_tick_s=view.next_tick_s,
         share=view.share,
         pace=view.pace,
         budget=view.budget,
+        rest=view.rest,
+        called=view.called,
+        wake_s=_wake_s(view),
     )
+
+
+def _wake_s(view: View) -> float | None:
+    """Return how long to hold a request at a sleeping pool; `None`: holding would be in vain."""
+    if not view.spec.may_sleep or view.spec.mode is not Mode.AUTO:
+        return None
+    return rounded(view.lead_s, 2)
 
 
 def _room(view: View, role: Role) -> float | None:
@@ -91,10 +108,19 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         out_of_reach=out_of_reach(view, role),
         bursts=None if view.plan is None else view.plan.held_for.get(role),
         quota=view.share.words if view.share is not None and view.share.binds else None,
+        rest=_rest_words(view),
+        schedule=_schedule_words(view, role),
+        start_s=_start_s(view),
     )
     reason = allowed.reason if allowed.reason is not None else cause(words)
+    if reason is Reason.AT_BOUND and words.schedule is not None and allowed.to > allowed.current:
+        reason = Reason.SCHEDULE
     if words.bursts is not None and allowed.reason in (None, Reason.STEADY):
         reason = Reason.RECURRING_BURSTS
+    if reason is Reason.STEADY and _held_by_schedule(words, allowed):
+        reason = Reason.SCHEDULE
+    if reason is Reason.STEADY and _held_awake(view):
+        reason = Reason.FREQUENT_WAKES
     if reason is Reason.GPU_BUDGET and view.bound_by_quota:
         reason = Reason.NAMESPACE_QUOTA
     text = sentence(words, allowed, reason)
@@ -115,22 +141,68 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         sentence=text,
         capacity_rps=capacity_rps(view, role, ready),
         utilization=utilization(view, role, ready),
-        limits_hit=_limits(view, allowed),
+        limits_hit=_limits(view, allowed, ordered=reason is Reason.SCHEDULE),
         alternatives=alternatives(view, role, allowed),
     )
 
 
+def _rest_words(view: View) -> RestWords | None:
+    if view.pauses is None:
+        return None
+    wake = view.rest.wake
+    return RestWords(
+        start_s=_start_s(view),
+        waiting=1 if wake is None else wake.waited,
+        pauses=view.pauses,
+        called=view.rest.called_s is not None,
+    )
+
+
+def _schedule_words(view: View, role: Role) -> ScheduleWords | None:
+    """Return what schedules hold of the role; `None` where its own minimum is as high."""
+    period = view.called.holding(role, now_s=view.now_s)
+    if period is None or not view.spec.roles[role].managed:
+        return None
+    floor = view.called.floors[role]
+    keeps_awake = view.spec.may_sleep and (view.idle or view.rest.called_s is not None)
+    if not keeps_awake and role not in view.called.raises:
+        return None
+    return ScheduleWords(period=period, floor=floor, begun=period.start_s <= view.now_s)
+
+
+def _held_by_schedule(words: Words, allowed: Allowed) -> bool:
+    """Return whether it stays at what a schedule holds; more would be wanted by the load alone."""
+    held = words.schedule is not None and allowed.to == allowed.current == words.schedule.floor
+    return held and not words.pending
+
+
+def _start_s(view: View) -> float | None:
+    """Return how long both roles take to start; `None` while not measured."""
+    measured = [view.starts.quantile_s(role, 0.9) for role in Role]
+    return max((each for each in measured if each is not None), default=None)
+
+
+def _held_awake(view: View) -> bool:
+    """Return whether the pool would sleep by now if its recent pauses had been longer."""
+    pauses, busy_s, after_s = view.pauses, view.rest.busy_s, view.spec.sleep_after_s
+    if pauses is None or busy_s is None or after_s is None or not view.spec.may_sleep:
+        return False
+    return pauses.held_longer(view.spec) and after_s <= view.now_s - busy_s < pauses.hold_s
+
+
 def _stands_in(view: View, role: Role) -> bool:
-    """Whether it grows for sick pods alone: for its load it has enough."""
+    """Return whether it grows only for sick pods: for its load it has enough."""
     allowed = view.allowed[role]
     enough = view.choice is not None and view.choice.target[role] <= allowed.current
     return enough and allowed.to > allowed.current and bool(view.fleets[role].sick)
 
 
-def _limits(view: View, allowed: Allowed) -> tuple[str, ...]:
+def _limits(view: View, allowed: Allowed, *, ordered: bool) -> tuple[str, ...]:
+    """Return the limits that a count met; what a schedule orders is not one of `minReplicas`."""
+    met = (each for each in allowed.limits_hit if not (ordered and each == "minReplicas"))
     if not view.bound_by_quota:
-        return allowed.limits_hit
-    return tuple(QUOTA_LIMIT if each == "gpuBudget" else each for each in allowed.limits_hit)
+        return tuple(met)
+    return tuple(QUOTA_LIMIT if each == "gpuBudget" else each for each in met)
 
 
 def _stuck_sentence(fleet: RolePods) -> str | None:
@@ -179,7 +251,7 @@ def _drain_blocked(view: View) -> str | None:
 
 
 def _inputs(view: View) -> dict[str, float]:
-    """The numbers behind the decision, rounded for people; what is unknown is absent."""
+    """Return the numbers behind the decision, rounded for people; unknown ones are absent."""
     found: dict[str, float | None] = {"arrivals_rps": view.rate_rps}
     for role in Role:
         found[f"cold_start_{role.value}_s"] = view.starts.quantile_s(role, 0.9)
@@ -195,7 +267,7 @@ def _inputs(view: View) -> dict[str, float]:
     if view.forecast is not None:
         peak = view.forecast.peak
         found["forecast_rps"] = peak.mean_rps if peak.mean_rps >= LEAST_SHOWN_RPS else 0.0
-        # Below one request in minutes a rate is only the memory of noise.
+        # Below one request in some minutes, a rate is only remembered noise.
         highest_rps = max(peak.samples_rps)
         found["forecast_high_rps"] = highest_rps if highest_rps >= LEAST_SHOWN_RPS else 0.0
         found["forecast_room"] = view.forecast.room

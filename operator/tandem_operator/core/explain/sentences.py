@@ -1,7 +1,7 @@
 """One sentence per role and tick: what happens, which latency caused it, with the numbers.
 
-A sentence about rest holds only numbers that the user set, so that it stays the same while nothing
-happens; numbers that move appear only where something changes.
+A sentence about no change holds only numbers that the user set, so it stays the same while nothing
+happens. Changing numbers appear only with a change.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.guard.allowed import Allowed
+from tandem_operator.core.objective.rest import Pauses
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
+from tandem_operator.core.spec import Period
 
 LONGEST_SHOWN_S = 60.0
 LEAST_SHOWN_SHARE = 0.001
@@ -18,18 +20,18 @@ LEAST_SHOWN_SHARE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class LatencyOutlook:
-    """The latency that decides a role's count: what was seen, and what each count would give.
+    """The latency that decides a role's count: as measured, and as predicted for each count.
 
     Attributes:
         quantity: "TTFT p95" or "TPOT".
-        bound_s: what the SLO asks.
-        observed_s: measured in the last two minutes, where it broke the bound by this role's fault.
-        before_s: predicted with the present count; `None` where the queue would grow without limit.
+        bound_s: the bound in the SLO.
+        observed_s: of the last two minutes, if it broke the bound because of this role.
+        before_s: predicted with the present count; `None` if the queue would grow without limit.
         after_s: predicted with the new count.
         late_share: predicted share late with the present count.
-        load: the work behind the prediction, in words; a further clause may follow.
-        batch_limit: what limits the decode batch where it is not step time, in words.
-        kv_bound: whether that is KV capacity.
+        load: the load behind the prediction, in words; a further clause may follow.
+        batch_limit: the limit of the decode batch in words, if it is not step time.
+        kv_bound: whether that limit is KV capacity.
     """
 
     quantity: str
@@ -44,19 +46,83 @@ class LatencyOutlook:
 
 
 @dataclass(frozen=True, slots=True)
+class RestWords:
+    """Facts for sentences about a pool that may sleep.
+
+    Attributes:
+        start_s: how long a start takes; `None` while none was measured.
+        waiting: requests that wait for it.
+        pauses: how long it is held awake, and why.
+        called: whether a schedule wakes it.
+    """
+
+    start_s: float | None
+    waiting: int
+    pauses: Pauses
+    called: bool = False
+
+    @property
+    def waking(self) -> str:
+        """Return the effect of the next request."""
+        text = "the next request wakes both roles"
+        if self.start_s is None:
+            return text
+        return f"{text}, which takes about {seconds(rounded(self.start_s, 2))}"
+
+    @property
+    def held(self) -> str:
+        """Return why it is held awake for longer than its spec says."""
+        seen, longer = self.pauses, _span(rounded(self.pauses.break_even_s, 2))
+        return (
+            f"{seen.spanned} of the last {seen.known} pauses ended within {longer} more, which cost"
+            f" less than a start; the pool sleeps after {_span(rounded(seen.hold_s, 2))}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWords:
+    """Facts for sentences about a role that a schedule holds.
+
+    Attributes:
+        period: the one that holds it.
+        floor: the replicas that it holds, inside the GPU budget.
+        begun: whether it is in force.
+    """
+
+    period: Period
+    floor: int
+    begun: bool
+
+    def text(self, role: Role, *, budget: str) -> str:
+        """Return what it holds, and for how long."""
+        period, count = self.period, self.period.floors.get(role)
+        own = count is None or count < self.floor
+        what = "keeps the pool awake" if own else f"holds {count}"
+        if not self.begun:
+            when = f"from {period.begins}"
+        else:
+            when = "without a break" if period.ends is None else f"until {period.ends}"
+        room = f", but {budget} has room for {self.floor}" if self.floor < (count or 0) else ""
+        return f'the schedule "{period.schedule}" {what} {when}{room}'
+
+
+@dataclass(frozen=True, slots=True)
 class Words:
-    """What a sentence may need besides the counts.
+    """Facts that a sentence may need besides the counts.
 
     Attributes:
         wanted: the count before any limit.
-        pending: whether it would grow if what is wanted had been wanted for longer.
+        pending: whether it would grow if the same count had been wanted for longer.
         budget: of GPUs, in words.
-        room: the share of load on top of the forecast that it is kept for; `None` where it is
-            needed for the forecast itself.
-        stands_in: whether it grows for pods alone that are stuck while others of their kind serve.
-        quota: who the namespace's quota is shared with, where that is the budget in force.
-        out_of_reach: what no number of replicas keeps, where that is so for this role.
-        bursts: those for which it holds more than the forecast wants.
+        room: the share of load beyond the forecast for which it is kept; `None` if the forecast
+            itself needs it.
+        stands_in: whether it grows only for pods that are stuck while others of their kind serve.
+        quota: the pools that share the namespace's quota, if that is the budget in force.
+        out_of_reach: the bound that no number of replicas of this role keeps, if there is one.
+        bursts: those for which it holds more than the forecast needs.
+        rest: facts about a pool that may sleep.
+        schedule: the schedule that holds it, if one does.
+        start_s: how long a start takes; `None` while none was measured.
     """
 
     role: Role
@@ -76,17 +142,20 @@ class Words:
     quota: str | None = None
     out_of_reach: str | None = None
     bursts: Bursts | None = None
+    rest: RestWords | None = None
+    schedule: ScheduleWords | None = None
+    start_s: float | None = None
 
 
 def percent(share: float) -> str:
-    """A share for people: whole percents, or two significant digits where that says too little."""
+    """Return a share for people: whole percents, or two significant digits for small ones."""
     if 0.0 < share < LEAST_SHOWN_SHARE:
         return f"less than {100.0 * LEAST_SHOWN_SHARE:g} %"
     return f"{100.0 * share:.0f} %" if share >= 0.0995 else f"{100.0 * share:.2g} %"
 
 
 def seconds(value_s: float) -> str:
-    """A duration for people: two or three significant digits, ms below one second."""
+    """Return a duration for people: two or three significant digits, ms below one second."""
     if value_s < 0.0995:
         return f"{value_s * 1000:.3g} ms"
     if value_s < 1.0:
@@ -95,14 +164,14 @@ def seconds(value_s: float) -> str:
 
 
 def cause(words: Words) -> Reason:
-    """Why a role grows."""
+    """Return why a role grows."""
     outlook = words.outlook
     if words.stands_in:
         return Reason.REPLACING_PODS
     if outlook is not None and outlook.kv_bound:
         return Reason.KV_CAPACITY
     observed = outlook is not None and outlook.observed_s is not None
-    # A batch that is full while steps are fast keeps requests out: that is felt as TTFT.
+    # A full batch with fast steps keeps requests out: this increases TTFT.
     admission = outlook is not None and outlook.batch_limit is not None
     if words.role is Role.PREFILL or (admission and not observed):
         return Reason.OBSERVED_TTFT if observed else Reason.PREDICTED_TTFT
@@ -110,7 +179,7 @@ def cause(words: Words) -> Reason:
 
 
 def sentence(words: Words, allowed: Allowed, reason: Reason) -> str:
-    """The role's sentence."""
+    """Return the role's sentence."""
     name = words.role.value
     if allowed.to != allowed.current:
         change = f"{name} {allowed.current} -> {allowed.to}: "
@@ -119,6 +188,9 @@ def sentence(words: Words, allowed: Allowed, reason: Reason) -> str:
 
 
 def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
+    asked = _why_asked(words, reason)
+    if asked is not None:
+        return asked
     grows = allowed.to > allowed.current
     bound = f"minReplicas is {words.minimum}" if grows else f"maxReplicas is {words.maximum}"
     orders = {
@@ -147,6 +219,21 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
         wanted = f"{_replicas(words.wanted)} would be better, but only {allowed.to} can run"
         growth += f"; {wanted}; {words.quota}"
     return growth
+
+
+def _why_asked(words: Words, reason: Reason) -> str | None:
+    """Return why a pool sleeps, or who wants it awake or larger: a request, or a schedule."""
+    rest, schedule = words.rest, words.schedule
+    start = "" if words.start_s is None else f"; a start takes about {seconds(words.start_s)}"
+    by_schedule = rest is not None and rest.called and reason is Reason.WAKING
+    if schedule is not None and (reason is Reason.SCHEDULE or by_schedule):
+        text = schedule.text(words.role, budget=words.budget)
+        return text if schedule.begun else f"{text}{start}"
+    if rest is not None and reason is Reason.ASLEEP:
+        return f"no request arrived for {_span(rounded(rest.pauses.hold_s, 2))}; {rest.waking}"
+    if rest is not None and reason is Reason.WAKING:
+        return f"{_requests(rest.waiting)}{start}"
+    return None
 
 
 def _kept(words: Words) -> str:
@@ -194,7 +281,17 @@ def _growth(words: Words, allowed: Allowed) -> str:
     return f"{text}; {more} more {'replica' if more == 1 else 'replicas'} {gain}"
 
 
+def _requests(waiting: int) -> str:
+    return "1 request waits" if waiting == 1 else f"{waiting} requests wait"
+
+
 def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
+    if words.schedule is not None and reason is Reason.SCHEDULE:
+        return words.schedule.text(words.role, budget=words.budget)
+    if words.rest is not None and reason is Reason.ASLEEP:
+        return f"the pool sleeps; {words.rest.waking}"
+    if words.rest is not None and reason is Reason.FREQUENT_WAKES:
+        return words.rest.held
     if words.bursts is not None and reason is Reason.RECURRING_BURSTS:
         return held_for(words.bursts, words.role)
     texts = {
@@ -223,7 +320,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
 
 
 def held_for(bursts: Bursts, role: Role) -> str:
-    """The bursts that an insurance is for, and what one replica fewer would miss of them."""
+    """Return the bursts that an insurance is for, and the late share with one replica fewer."""
     rate = f"about {rounded(bursts.rate_rps, 2):g} requests/s"
     if bursts.tokens is not None:
         kind = "prompt" if role is Role.PREFILL else "output"
@@ -237,7 +334,7 @@ def held_for(bursts: Bursts, role: Role) -> str:
 
 
 def _why_right(words: Words) -> str:
-    """Why a count that nothing holds back is what it is."""
+    """Return why a count without any limit or obstacle is right."""
     if words.idle:
         return "no requests arrive"
     if words.learning:

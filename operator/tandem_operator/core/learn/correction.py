@@ -1,7 +1,7 @@
-"""Correct the models with what was measured: a bounded factor per role, and the price of lateness.
+"""Correct the models by measurements: a bounded factor per role, and the price of lateness.
 
 A factor moves only by violations blamed on its role, and only as far as the model did not expect
-them: those that a fleet still starting explains are no model error.
+them. Violations that a starting fleet explains are no model error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from tandem_operator.core.observe.arrivals import Outcomes, outcomes
 from tandem_operator.core.role import Role
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-# Whose replicas can mend a violation. A slow transfer or an error is mended by neither's.
+# The role whose replicas can prevent a violation. No role can prevent a slow transfer or an error.
 BLAMED: Mapping[str, Role] = {
     "router_queue": Role.PREFILL,
     "engine_queue": Role.PREFILL,
@@ -25,7 +25,7 @@ BLAMED: Mapping[str, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class SeenReady:
-    """A count of ready replicas, and since when it is that."""
+    """A count of Ready replicas, and the time since which it holds."""
 
     ready: int
     since_s: float
@@ -33,10 +33,10 @@ class SeenReady:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What measurement says about the models.
+    """The correction of the models by measurements.
 
     Attributes:
-        slowdown: by role, how much longer work takes than the model says.
+        slowdown: by role, measured time of work over the modelled time.
         expected_late: by role, the late share that the model expected for the last tick.
         price: factor on the price of a late request.
     """
@@ -47,29 +47,29 @@ class Correction:
     price: float = TUNING.learn.first_price_ratio
 
     def of(self, role: Role) -> float:
-        """The role's slowdown, 1 until something was measured."""
+        """Return the role's slowdown, 1 before any measurement."""
         return self.slowdown.get(role, 1.0)
 
     def settled(self, role: Role, now_s: float, *, tuning: Tuning = TUNING) -> bool:
-        """Whether the ready fleet is old enough to be judged by the last minute's violations."""
+        """Return whether the Ready fleet is old enough to be judged by recent violations."""
         seen = self.ready.get(role)
         return seen is not None and now_s - seen.since_s >= tuning.learn.settled_s
 
 
 def violated_share(outcomes: Outcomes, role: Role, *, min_finished: int) -> float | None:
-    """Share of ended requests whose violation is blamed on `role`; `None` with too few to tell."""
+    """Return the share of ended requests with a violation by `role`; `None` if too few ended."""
     if outcomes.finished < min_finished:
         return None
     return blamed(outcomes, role) / outcomes.finished
 
 
 def blamed(outcomes: Outcomes, role: Role) -> int:
-    """Violations that more of `role` would have prevented."""
+    """Return the violations that more of `role` would have prevented."""
     return sum(count for cause, count in outcomes.blame.items() if BLAMED.get(cause) is role)
 
 
 def see_ready(correction: Correction, ready: Mapping[Role, int], now_s: float) -> Correction:
-    """Note when a role's ready count changes."""
+    """Record a change of a role's Ready count."""
     seen = dict(correction.ready)
     for role, count in ready.items():
         old = seen.get(role)
@@ -88,10 +88,10 @@ def correct(
     now_s: float,
     tuning: Tuning = TUNING,
 ) -> Correction:
-    """The correction after `step_s` more seconds, by the last minute's and longer outcomes."""
+    """Return the correction after `step_s` more seconds, by the last minute and a longer window."""
     learning, allowed = tuning.learn, max(1e-3, 1.0 - attainment)
     slowdown = {}
-    # Who is late for one role's sake can no more be late for the other's.
+    # A request that is late because of one role cannot also be late because of the other.
     least = learning.min_finished_requests
     shares = {role: violated_share(minute, role, min_finished=least) for role in Role}
     late = sum(share or 0.0 for share in shares.values())
@@ -108,8 +108,9 @@ def correct(
     price = correction.price
     # While a fleet is changing, lateness is the price of starting pods, not of too few of them.
     settled = all(correction.settled(role, now_s, tuning=tuning) for role in Role)
-    if settled and longer.finished >= least and longer.attainment is not None:
-        excess = (1.0 - longer.attainment) / allowed - 1.0
+    awake = longer.attainment_awake
+    if settled and longer.finished >= least and awake is not None:
+        excess = (1.0 - awake) / allowed - 1.0
         price *= exp(learning.price_rate_per_s * step_s * min(2.0, max(-1.0, excess)))
     price = min(learning.most_price_ratio, max(learning.least_price_ratio, price))
     return replace(correction, slowdown=slowdown, price=price)
@@ -123,7 +124,7 @@ def burning(
     *,
     tuning: Tuning = TUNING,
 ) -> bool:
-    """Whether violations blamed on `role` spend the error budget far too fast, now and lately."""
+    """Return whether violations by `role` spend the error budget far too fast, in both windows."""
     allowed = max(1e-3, 1.0 - attainment)
     learning = tuning.learn
     shares = [
@@ -143,10 +144,11 @@ def urgent_floors(
     attainment: float,
     tuning: Tuning = TUNING,
 ) -> dict[Role, int]:
-    """Counts of the roles whose violations burn the error budget: up to twice what is ready.
+    """Return counts for roles whose violations burn the error budget: up to twice the Ready ones.
 
-    Only for a fleet that has been as it is for long enough to be blamed. What waited for a minute
-    beyond its bound was seen when it became late: its end says nothing about the fleet of now.
+    Only a fleet that has not changed for long enough is judged. Requests that waited for more than
+    a minute beyond their bound were counted when they became late. So their end says nothing about
+    the present fleet.
     """
     learning = tuning.learn
     minute, longer = (

@@ -1,6 +1,6 @@
-"""The error budget: how many violations the objective allows in a window, and what is left of it.
+"""The error budget: the violations that the objective allows in a window, and the rest of them.
 
-Endings are kept by the minute for six hours and by the hour for thirty days.
+Ended requests are counted by the minute for six hours and by the hour for thirty days.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from enum import Enum
 from math import floor, sqrt
 
 from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.observe.arrivals import WAKE
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 MINUTE_S, HOUR_S = 60, 3600
@@ -23,13 +24,13 @@ BURN_WINDOWS_S = {
     "1d": 86400.0,
     "3d": 259200.0,
 }
-"""Pairs of them make alerts: a long window says that it matters, a short one that it goes on."""
+"""Pairs of windows for alerts: the long one shows that it matters, the short one that it lasts."""
 MOST_UNSEEN = 0.5
-"""Of a window, while no router tells what ended; with more, nothing is told of the window."""
+"""The largest share of a window without reports of routers; beyond it the window has no value."""
 
 
 class Proof(Enum):
-    """What late requests say about the fleet that served them."""
+    """The verdict of late requests on the fleet that served them."""
 
     NONE = "none"
     SHORT = "short"
@@ -38,13 +39,14 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """What is left of an error budget; `None` where too few requests ended, or were seen, to tell.
+    """The rest of an error budget; `None` if too few requests ended or were seen.
 
     Attributes:
-        remaining_share: of the hour's budget; below zero where it is overspent.
+        remaining_share: of the hour's budget; below zero it is overspent.
         remaining_30d_share: of the budget of thirty days.
-        burn_rates: by window of `BURN_WINDOWS_S`, how many times as fast as allowed it is spent.
-        late_requests: by the same windows; none while no ending was counted or could be.
+        burn_rates: by window of `BURN_WINDOWS_S`: spending over the allowed spending.
+        late_requests: by the same windows, without requests that were late for a wake; empty while
+            no ended request was counted or could be.
     """
 
     remaining_share: float | None = None
@@ -58,8 +60,9 @@ class ErrorBudget:
     """Requests that ended, and the good ones among them.
 
     Attributes:
-        folded_s: up to which second endings are counted.
+        folded_s: the second up to which ended requests are counted.
         minute, hour: numbers of the latest minute and hour since the epoch; their entry is last.
+        woken, hourly_woken: requests that were late for a wake; empty while there are none.
     """
 
     folded_s: int | None = None
@@ -69,9 +72,26 @@ class ErrorBudget:
     hour: int = 0
     hourly_finished: tuple[int, ...] = ()
     hourly_good: tuple[int, ...] = ()
+    woken: tuple[int, ...] = ()
+    hourly_woken: tuple[int, ...] = ()
+
+    @property
+    def awake(self) -> "ErrorBudget":
+        """Return the budget spent while the pool was awake, by which a fleet is judged.
+
+        A request that waited for a pool at zero counts as late elsewhere, but no spare replica
+        would have helped it.
+        """
+        if not any(self.woken):
+            return self
+        finished = tuple(
+            max(good, ended - woken)
+            for ended, good, woken in zip(self.finished, self.good, self.woken, strict=True)
+        )
+        return replace(self, finished=finished, woken=(), hourly_woken=())
 
     def fold(self, reports: Sequence[RouterReport], *, tuning: Tuning = TUNING) -> "ErrorBudget":
-        """The budget with what ended since the last look."""
+        """Return the budget with the requests that ended since the last look."""
         until_s = min((floor(r.sampled_s) - 1 for r in reports if not r.ended), default=None)
         if until_s is None:
             return self
@@ -86,7 +106,7 @@ class ErrorBudget:
                 hourly_good=(0,),
             )
         if until_s < self.folded_s - tuning.observe.set_back_s:
-            # What ended before stays as long ago as it was. What ends from now on is counted.
+            # Requests that ended before keep their age. Requests that end from now on are counted.
             minute, hour = until_s // MINUTE_S, until_s // HOUR_S
             return replace(self, folded_s=until_s, minute=minute, hour=hour)
         if until_s <= self.folded_s:
@@ -103,6 +123,7 @@ class ErrorBudget:
         hours = _Column(HOUR_S, HOURS_KEPT).rolled(
             self.hour, (self.hourly_finished, self.hourly_good), rows, until_s=until_s
         )
+        woken, hourly_woken = self._rolled_wakes(reports, until_s=until_s)
         return ErrorBudget(
             folded_s=until_s,
             minute=until_s // MINUTE_S,
@@ -111,34 +132,62 @@ class ErrorBudget:
             hour=until_s // HOUR_S,
             hourly_finished=hours[0],
             hourly_good=hours[1],
+            woken=woken,
+            hourly_woken=hourly_woken,
+        )
+
+    def _rolled_wakes(
+        self, reports: Sequence[RouterReport], *, until_s: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        rows = [
+            (row.second, count, 0)
+            for report in reports
+            for row in report.finished
+            if self.folded_s is not None and self.folded_s < row.second <= until_s
+            if (count := row.blame.get(WAKE, 0))
+        ]
+        if not rows and not self.woken and not self.hourly_woken:
+            return (), ()
+        minutes = self.woken or (0,) * len(self.finished)
+        hours = self.hourly_woken or (0,) * len(self.hourly_finished)
+        return (
+            _Column(MINUTE_S, MINUTES_KEPT).rolled(
+                self.minute, (minutes, minutes), rows, until_s=until_s
+            )[0],
+            _Column(HOUR_S, HOURS_KEPT).rolled(self.hour, (hours, hours), rows, until_s=until_s)[0],
         )
 
     def late_share(self, window_s: float, *, min_finished: int) -> float | None:
-        """Share that was not good in the last `window_s`; `None` where fewer ended than that."""
+        """Return the share of bad requests in the last `window_s`; `None` if too few ended."""
         finished, good = self._ended(window_s)
         return 1.0 - good / finished if finished >= min_finished else None
 
     def _ended(self, window_s: float) -> tuple[int, int]:
-        """Requests that ended in the last `window_s`, and the good ones among them."""
+        """Return the requests that ended in the last `window_s`, and the good ones among them."""
         if window_s <= MINUTES_KEPT * MINUTE_S:
             count = max(1, round(window_s / MINUTE_S))
             return sum(self.finished[-count:]), sum(self.good[-count:])
         count = max(1, round(window_s / HOUR_S))
         return sum(self.hourly_finished[-count:]), sum(self.hourly_good[-count:])
 
+    def _woken(self, window_s: float) -> int:
+        if window_s <= MINUTES_KEPT * MINUTE_S:
+            return sum(self.woken[-max(1, round(window_s / MINUTE_S)) :])
+        return sum(self.hourly_woken[-max(1, round(window_s / HOUR_S)) :])
+
     def burn_rate(
         self, window_s: float, attainment: float, *, tuning: Tuning = TUNING
     ) -> float | None:
-        """How many times as fast as allowed the budget is spent."""
+        """Return the spending of the budget over the allowed spending."""
         late = self.late_share(window_s, min_finished=tuning.objective.min_finished_requests)
         return None if late is None else late / max(1e-4, 1.0 - attainment)
 
     def remaining(
         self, attainment: float, window_s: float | None = None, *, tuning: Tuning = TUNING
     ) -> float | None:
-        """Share of the window's budget that is left; below zero where it is overspent.
+        """Return the share of the window's budget that is left; below zero it is overspent.
 
-        Without `window_s` it is the window that the budget is kept in.
+        Without `window_s` it is the window of the budget itself.
         """
         if window_s is None:
             window_s = tuning.objective.budget_window_s
@@ -148,9 +197,9 @@ class ErrorBudget:
     def left(
         self, attainment: float, *, now_s: float | None = None, tuning: Tuning = TUNING
     ) -> BudgetLeft:
-        """What is left of it, for people and for alerts; without `now_s`, as of the last look.
+        """Return the rest, for people and for alerts; without `now_s`, as of the last look.
 
-        While no router tells, what was counted last says less and less of the windows.
+        While no router reports, the last counts cover less and less of each window.
         """
         unseen_s = 0.0
         if now_s is not None and self.folded_s is not None:
@@ -168,7 +217,7 @@ class ErrorBudget:
             {}
             if self.folded_s is None
             else {
-                name: finished - good
+                name: finished - good - self._woken(window_s)
                 for name, window_s in seen.items()
                 for finished, good in [self._ended(window_s)]
             }
@@ -189,9 +238,10 @@ class ErrorBudget:
     def allowed_late(
         self, attainment: float, *, since_s: int | None = None, tuning: Tuning = TUNING
     ) -> float:
-        """The late share to plan for, so that the window's budget is kept.
+        """Return the late share to plan for, so that the window's budget is kept.
 
-        What was late before `since_s` has been answered: what has held since then is judged.
+        Requests that were late before `since_s` led to the present insurance. Only later ones judge
+        it.
         """
         numbers = tuning.objective
         window_s = numbers.budget_window_s
@@ -204,7 +254,7 @@ class ErrorBudget:
         return (1.0 - attainment) * min(1.0, share)
 
     def proof(self, attainment: float, *, since_s: int | None, tuning: Tuning = TUNING) -> Proof:
-        """What surely came of the fleet since then: more late than the objective allows, or few."""
+        """Return the proof since then: surely too many late requests, or surely few."""
         numbers = tuning.objective
         if since_s is None or self.folded_s is None:
             return Proof.NONE
@@ -223,7 +273,7 @@ class ErrorBudget:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Counts by units of time, so many of them kept."""
+    """Counts by units of time, for a fixed number of units."""
 
     unit_s: int
     kept: int
@@ -236,7 +286,7 @@ class _Column:
         *,
         until_s: int,
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The columns moved on to the unit of `until_s`, with `rows` counted where they belong."""
+        """Return the columns moved on to the unit of `until_s`, with `rows` counted."""
         newest = until_s // self.unit_s
         added = min(self.kept, newest - last)
         finished, good = ([*column, *[0] * added][-self.kept :] for column in columns)
@@ -244,6 +294,6 @@ class _Column:
             back = newest - second // self.unit_s
             if back < len(finished):
                 finished[-1 - back] += ended
-                # No more can be good than ended, whatever a router says.
+                # The good requests cannot exceed the ended ones, whatever a router reports.
                 good[-1 - back] += min(fine, ended)
         return tuple(finished), tuple(good)

@@ -1,6 +1,6 @@
-"""Hold the objective as a budget: count what it was spent on, and insure against what comes back.
+"""Keep the objective as a budget: count its spending, and insure against recurring bursts.
 
-The one place where the error budget, the history of demand and the insurance meet the plan.
+Only here do the error budget, the history of demand and the insurance meet the plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,24 +27,24 @@ Floors = Mapping[Role, int]
 
 
 class Planned(Protocol):
-    """Makes a plan that holds no less than some floors."""
+    """Makes a plan that holds at least some floors."""
 
     def __call__(self, *, floors: Floors) -> Plan | None:
-        """The plan; `None` while too little is known."""
+        """Return the plan; `None` while too little is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The SLO that the wants of the history are of, and what a request kept busy under it.
+    """The SLO behind the recorded needs of the history, and the cost of a request under it.
 
-    An SLO that no fleet can keep wants nothing that could be compared, so it is never the basis.
+    An SLO that no fleet can keep gives no comparable needs, so it is never the basis.
     """
 
     slo: Slo
     busy: Mapping[Role, float]
 
     def times(self, role: Role, busy: float, *, tuning: Tuning = TUNING) -> float:
-        """How many times as many replicas the same requests want that keep `busy` busy now."""
+        """Return the factor on replicas for the same requests with the present `busy`."""
         before, most = self.busy[role], tuning.objective.most_converted_ratio
         ratio = busy / before if before > 0.0 else most
         return min(most, max(1.0 / most, ratio))
@@ -52,7 +52,7 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is remembered of the objective and of what endangers it."""
+    """The memory of the objective and of the bursts that endanger it."""
 
     budget: ErrorBudget = field(default_factory=ErrorBudget)
     history: DemandHistory = field(default_factory=DemandHistory)
@@ -71,8 +71,10 @@ class Promise:
         output_tokens: float | None = None,
         tuning: Tuning = TUNING,
     ) -> "Promise":
-        """The promise after one more look; the insurance is looked into once a minute."""
+        """Return the promise after one more look; it checks the insurance once a minute."""
         numbers, budget = tuning.objective, self.budget.fold(routers, tuning=tuning)
+        # Requests late for a wake count as late, but no insurance is chosen against them.
+        awake = budget.awake
         history = self.history.close(arrivals, output_tokens=output_tokens, tuning=tuning)
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
         cover, end_s = self.cover, self.cover.end_s
@@ -80,14 +82,14 @@ class Promise:
         basis, usual = self.basis, self.usual
         if work is not None and situation is not None and situation.feasible:
             if basis is not None and basis.slo != spec.slo:
-                # What the old SLO wanted is no surprise of the new one.
+                # The needs of the old SLO are no surprises of the new one.
                 history = history.rescaled(
                     {r: basis.times(r, work.busy[r], tuning=tuning) for r in Role}
                 )
                 usual = {}
             basis = Basis(spec.slo, work.busy)
         if cover.terms not in (None, terms):
-            # An edit of the spec frees the fleet to grow at once. The next look chooses anew.
+            # An edit of the spec lets the fleet grow at once. The next look chooses again.
             freed = replace(cover, most={}, level_s=None, short=None)
             cover = replace(freed, since_s=history.end_s, terms=terms)
         due = end_s is None or (
@@ -98,8 +100,8 @@ class Promise:
         if due and (
             history.silent_s >= numbers.half_life_s if situation is None else not situation.feasible
         ):
-            # What no fleet can hold is told, not insured. Of requests that no longer come nothing
-            # is known that a play would need: bursts that stayed away for so long have ended.
+            # A need that no fleet can hold is reported, not insured. If requests no longer come, a
+            # replay lacks their cost: bursts that stayed away for so long have ended.
             cover = Cover(terms=terms, end_s=history.end_s)
         elif due and work is not None:
             usual = usual_of(usual, work, tuning=tuning)
@@ -110,25 +112,25 @@ class Promise:
                 # A fleet for level traffic stays an hour: the minutes of its start do not size it.
                 work if is_level(history, tuning=tuning) else as_ever,
                 lead_s=lead_s,
-                allowed_late=budget.allowed_late(
+                allowed_late=awake.allowed_late(
                     spec.slo.attainment, since_s=cover.since_s, tuning=tuning
                 ),
                 before=replace(cover, terms=terms),
-                proof=budget.proof(spec.slo.attainment, since_s=cover.since_s, tuning=tuning),
-                overspent=(budget.remaining(spec.slo.attainment, tuning=tuning) or 0.0) < 0.0,
+                proof=awake.proof(spec.slo.attainment, since_s=cover.since_s, tuning=tuning),
+                overspent=(awake.remaining(spec.slo.attainment, tuning=tuning) or 0.0) < 0.0,
                 tuning=tuning,
             )
             if cover.level_s is not None:
-                # The cost of the minute in which it was chosen is no measure for the hour after it.
+                # The cost of the minute in which it was chosen does not apply to the hour after it.
                 cover = replace(cover, busy=as_ever.busy, tokens=as_ever.mean_tokens)
         return Promise(budget=budget, history=history, cover=cover, basis=basis, usual=usual)
 
     def patient(self, spec: PoolSpec) -> PoolSpec:
-        """The spec whose stabilisation window is the insurance's, the user's being the least."""
+        """Return the spec with the insurance's stabilisation window, if that is longer."""
         return replace(spec, stabilization_s=max(spec.stabilization_s, self.cover.hold_s))
 
     def floors(self, seen: Floors) -> dict[Role, int]:
-        """What is held at least, of violations that were seen and of those to come."""
+        """Return the least counts, for violations that were seen and bursts to come."""
         return {role: max(seen.get(role, 1), self.cover.floor(role)) for role in Role}
 
     def insure(
@@ -141,7 +143,7 @@ class Promise:
         idle: bool,
         tuning: Tuning = TUNING,
     ) -> tuple[Plan | None, "Promise"]:
-        """The plan with what the insurance holds, and the promise with what it wants without.
+        """Return the plan with the insurance, and the promise with the needs without it.
 
         `planned` makes a plan under floors; `floors` are those of violations seen by now.
         """
@@ -149,7 +151,7 @@ class Promise:
         if plan is None:
             return None, self
         noted = replace(self, history=self.history.want(plan.choice.target))
-        # What was busy once and rests now may never be busy again.
+        # A pool that was busy once and is at rest now may never be busy again.
         held = self.floors(floors) if self.cover.recurring or not idle else dict(floors)
         if any(held.get(role, 1) > plan.keep.target[role] for role in Role):
             bare, plan = plan.choice.target, planned(floors=held) or plan

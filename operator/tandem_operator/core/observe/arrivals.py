@@ -6,11 +6,14 @@ from functools import lru_cache
 from math import ceil, floor, sqrt
 from typing import NamedTuple
 
-from tandem_operator.core.observation import FinishedSecond, RouterReport
+from tandem_operator.core.observation import ClassWindow, FinishedSecond, RouterReport
+from tandem_operator.core.slo import SloClass
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 HISTORY_S = 1200
 GROUPS_S = 240
+WAKE = "wake"
+"""The blame of requests that waited for a pool at zero."""
 MOST_PER_SECOND = 10**6
 MOST_TOKENS = 10**7
 MOST_TOTAL = 10**15
@@ -19,7 +22,7 @@ MOST_TOTAL = 10**15
 class PromptGroup(NamedTuple):
     """Requests of one second with prompts of about one length.
 
-    A plain tuple: a thousand of them are made a tick.
+    It is a plain tuple, because a tick makes a thousand of them.
     """
 
     requests: int
@@ -28,7 +31,7 @@ class PromptGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What entered in one second: prompts as sent, and how many of their tokens were cached."""
+    """Arrivals of one second: prompts as sent, and their cached tokens."""
 
     groups: tuple[PromptGroup, ...]
     cached_tokens: float
@@ -39,15 +42,15 @@ class Arrivals:
     """Requests per second over at most the last 20 minutes.
 
     Attributes:
-        end_s: the first second that is not over yet.
-        counts: one entry per known second up to `end_s`. Before them all is unknown: the history
-            begins where the youngest router did that joined no others, after those who had waited
+        end_s: the first second that has not ended yet.
+        counts: one entry per known second up to `end_s`. Earlier seconds are unknown: the history
+            begins with the youngest router that started alone, after the requests that had waited
             for it.
-        seconds: detail of the recent seconds that saw anything, by second.
+        seconds: details of recent seconds with arrivals, by second.
         complete: whether every router answered, clients could reach one, and none was lost lately;
             otherwise the counts are a lower bound.
         queued_prompt_tokens: of requests that wait in routers now.
-        prefill_requests: those that prefill pods have now. Of neither is known yet what was cached.
+        prefill_requests: requests at prefill pods now. The cached tokens of both are not known yet.
     """
 
     end_s: int
@@ -59,11 +62,11 @@ class Arrivals:
 
     @property
     def known_s(self) -> int:
-        """Length of the known history."""
+        """Return the length of the known history."""
         return len(self.counts)
 
     def rate_rps(self, window_s: int) -> float | None:
-        """Mean arrivals per second over what is known of the window."""
+        """Return the mean arrivals per second over the known part of the window."""
         known = self.counts[-window_s:]
         return sum(known) / len(known) if known else None
 
@@ -75,10 +78,10 @@ def merge(
     turned_away: bool = False,
     tuning: Tuning = TUNING,
 ) -> Arrivals:
-    """One history out of all fresh reports; `expected` routers should have answered.
+    """Return one history from all fresh reports; `expected` routers should have answered.
 
-    Routers that ended add what they saw, but answer for no other. One that joined others has missed
-    nothing that they did not see.
+    Routers that ended add their history, but cannot replace an answer. A router that joined others
+    missed only arrivals that they saw.
     """
     answered = [report for report in reports if not report.ended]
     if not answered:
@@ -119,10 +122,10 @@ def merge(
 
 
 def _herd_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int:
-    """Seconds until all had come who waited for the router; 0 where nobody did.
+    """Return the seconds until all requests had come that waited for the router; 0 without any.
 
-    They are a backlog and are served as one. Taken for a burst of the traffic, they would be sized
-    for as long as the history shows them.
+    They are a backlog and are served as one. Counted as a burst of traffic, they would change the
+    size for as long as the history shows them.
     """
     herd, after_s = tuning.observe, tuning.observe.after_herd_s
     first = next((second for second, count in enumerate(counts[: herd.reached_s]) if count), 0)
@@ -137,7 +140,7 @@ def _herd_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int:
 
 @lru_cache(maxsize=4096)
 def _groups(requests: tuple[int, ...], tokens: tuple[int, ...]) -> tuple[PromptGroup, ...]:
-    """One row's groups: nearly all are those of the last tick."""
+    """Return one row's groups; nearly all are those of the last tick."""
     groups = []
     for count, total in zip(requests, tokens, strict=False):
         if count > 0:
@@ -148,10 +151,10 @@ def _groups(requests: tuple[int, ...], tokens: tuple[int, ...]) -> tuple[PromptG
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How the requests that ended in a window went.
+    """Results of the requests that ended in a window.
 
     Attributes:
-        overdue: those of `finished` that wait and are late already.
+        overdue: those of `finished` that still wait and are late already.
     """
 
     window_s: float
@@ -168,20 +171,29 @@ class Outcomes:
 
     @property
     def attainment(self) -> float | None:
-        """Share of good requests; `None` where nothing ended."""
+        """Return the share of good requests; `None` if no request ended."""
         return self.good / self.finished if self.finished else None
 
     @property
+    def attainment_awake(self) -> float | None:
+        """Return the same without requests that were late because the pool was at zero.
+
+        The models and prices learn from this share, because no fleet was at fault for the others.
+        """
+        finished = self.finished - self.blame.get(WAKE, 0)
+        return self.good / finished if finished > 0 else None
+
+    @property
     def answered(self) -> int:
-        """Requests that ended with an answer."""
+        """Return the requests that ended with an answer."""
         return max(0, self.finished - self.failed - self.shed - self.overdue)
 
 
 def outcomes(reports: Sequence[RouterReport], *, window_s: int, echoes: bool = True) -> Outcomes:
-    """Sum of what ended within the last `window_s` seconds before each router's answer.
+    """Return the sum over the last `window_s` seconds before each router's answer.
 
-    Who waits and became late in the last minute counts as a violation already: those may wait for
-    long before they end. Without `echoes`, they do not count again once they end.
+    A waiting request that became late in the last minute already counts as a violation, because it
+    may wait for long before it ends. Without `echoes`, it does not count again at its end.
     """
     rows: list[FinishedSecond] = []
     for report in reports:
@@ -215,6 +227,37 @@ def outcomes(reports: Sequence[RouterReport], *, window_s: int, echoes: bool = T
         blame=dict(sorted(blame.items())),
         overdue=_total(overdue),
     )
+
+
+def by_class(
+    classes: Sequence[SloClass], reports: Sequence[RouterReport]
+) -> tuple[ClassWindow, ...]:
+    """Return the results of each class, over all routers."""
+    found = []
+    for each in classes:
+        windows = [
+            window for report in reports for window in report.classes if window.name == each.name
+        ]
+        if windows:
+            found.append(
+                ClassWindow(
+                    name=each.name,
+                    window_s=max(1.0, *(window.window_s for window in windows)),
+                    finished=_total([window.finished for window in windows]),
+                    good=_total([window.good for window in windows]),
+                    output_tokens=_total([window.output_tokens for window in windows]),
+                    good_output_tokens=_total([window.good_output_tokens for window in windows]),
+                    queued_requests=_total([window.queued_requests for window in windows]),
+                )
+            )
+    return tuple(found)
+
+
+def best_effort_queued(classes: Sequence[SloClass], reports: Sequence[RouterReport]) -> int:
+    """Return the waiting requests for which no replica is held."""
+    names = {each.name for each in classes if not each.guaranteed}
+    windows = (window for report in reports for window in report.classes if window.name in names)
+    return _total([window.queued_requests for window in windows])
 
 
 def _total(counts: Sequence[int]) -> int:

@@ -1,8 +1,9 @@
-"""What one pool may hold of its namespace's quota now, and what its neighbours must know of it.
+"""The part of a namespace's quota that one pool may hold now, and its claim for other pools.
 
-Each pool moves only its own grant, and grants it no more than others neither hold nor were granted:
-together pools never exceed the quota, whatever the order of their ticks. What one pool is to give
-up reaches another once the pods that hold it, terminating ones included, are seen to be gone.
+Each pool changes only its own grant. It grants itself only GPUs that others neither hold nor were
+granted. So pools together never exceed the quota, whatever the order of their ticks. GPUs that one
+pool gives up reach another once the pods that hold them, terminating pods included, are seen to be
+gone.
 """
 
 from collections.abc import Mapping
@@ -24,9 +25,9 @@ class Quota:
     """The GPUs that the pools of a namespace share.
 
     Attributes:
-        pool: whose view this is.
-        hard_gpus: what the quota says.
-        gpus: what of it is not used by anything but these pools.
+        pool: the pool with this view.
+        hard_gpus: the limit in the quota.
+        gpus: the part of it that only these pools use.
         claims: of the other pools.
     """
 
@@ -37,7 +38,7 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """What the quota is shared with, in numbers that users set."""
+        """Return the users of the quota, in numbers that users set."""
         text = f"the namespace quota of {self.hard_gpus} GPU{'' if self.hard_gpus == 1 else 's'}"
         others = sorted(
             (claim for claim in self.claims if claim.reserved > 0),
@@ -58,7 +59,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Crest:
-    """A pool's most demanding curve of late: a dip of one tick gives no GPU away."""
+    """A pool's most demanding recent curve: a dip of one tick gives no GPU away."""
 
     at_s: float
     curve: Curve
@@ -70,12 +71,12 @@ class Share:
 
     Attributes:
         gpus: the most that it may hold now.
-        surge_gpus: the most that a rollout may hold for a while, with what nobody wants.
+        surge_gpus: the most that a rollout may hold for a while, with GPUs that no pool wants.
         binds: whether this is tighter than the pool's own budget.
         words: why there is no more.
-        claim: what the neighbours count with; `None` for a pool whose counts Tandem does not set:
-            its pods are used by others, as far as its neighbours are concerned.
-        waiting: GPUs of a minimum that waits for others to shrink; 0 where it does not.
+        claim: the claim for other pools; `None` for a pool whose counts Tandem does not set: for
+            other pools its pods are used by others.
+        waiting: GPUs of a minimum that waits for others to shrink; else 0.
     """
 
     gpus: int
@@ -86,11 +87,11 @@ class Share:
     waiting: int = 0
 
     def limit(self, spec: PoolSpec) -> PoolSpec:
-        """The spec with the share as budget, where it is the tighter one."""
+        """Return the spec with the share as budget, if the share is tighter."""
         return replace(spec, gpu_budget=self.gpus) if self.binds else spec
 
     def with_surge(self, spec: PoolSpec) -> PoolSpec:
-        """The spec with what may be held for a while as budget, where it is the tighter one."""
+        """Return the spec with the surge limit as budget, if it is tighter."""
         own = self.surge_gpus if spec.gpu_budget is None else spec.gpu_budget
         return replace(spec, gpu_budget=min(own, self.surge_gpus))
 
@@ -103,7 +104,7 @@ def crest_of(
     now_s: float,
     tuning: Tuning = TUNING,
 ) -> tuple[Curve, Crest]:
-    """The curve to claim by, and the crest from now on.
+    """Return the curve to claim by, and the crest from now on.
 
     A pool that asks for more than it wants at this moment claims by its crest.
     """
@@ -125,17 +126,21 @@ def take_share(
     *,
     curve: Curve,
     keep_all: bool,
+    asleep: bool = False,
     tuning: Tuning = TUNING,
 ) -> Share:
-    """What the pool may hold, given what its neighbours claim.
+    """Return the GPUs that the pool may hold, given the claims of the other pools.
 
-    `keep_all` is for a pool of which too little is known to take anything away.
+    `keep_all` is for a pool of which too little is known to take any GPU away. A pool that is
+    `asleep` claims nothing: others can use its GPUs until a request wakes it.
     """
     asked = {role: fleets[role].asked or 0 for role in Role}
     least = {
         role: max(1, spec.roles[role].min_replicas) if spec.roles[role].managed else asked[role]
         for role in Role
     }
+    if asleep:
+        least, asked, curve = dict.fromkeys(Role, 0), dict.fromkeys(Role, 0), ()
     asked_gpus, least_gpus = gpus_of(spec, asked), gpus_of(spec, least)
     own = Claim(
         pool=quota.pool,
@@ -150,13 +155,13 @@ def take_share(
     gpus = min(due[own.pool], max(room, own.held))
     waiting = 0
     if least_gpus > quota.hard_gpus or (own.held > 0 and due[own.pool] < least_gpus):
-        # It can never fit, or runs with less than was ordered since. The minimum is the user's
-        # order: the platform says what it refuses.
+        # It can never fit, or the minimum was raised while it runs. The minimum is the user's
+        # order: the API server reports its refusal.
         gpus = least_gpus
     elif own.held == 0 and gpus < least_gpus:
         gpus, waiting = 0, least_gpus
     elif keep_all and own.held > 0:
-        # A quota that was lowered evicts nobody: nor does a pool of which nothing fresh is known.
+        # A lowered quota evicts no pod, and a pool without fresh data keeps its pods.
         gpus = max(gpus, asked_gpus)
     wanted_by_others = sum(max(c.reserved, due[c.pool]) for c in quota.claims)
     acts = spec.mode is Mode.AUTO and any(spec.roles[role].managed for role in Role)

@@ -1,4 +1,4 @@
-"""Put what was learned and what arrives together into each role's demand."""
+"""Combine learned models and arrivals into the demand of each role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +9,21 @@ from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.learn.least_squares import dot
 from tandem_operator.core.learn.output_lengths import Outputs
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
-from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.observe.arrivals import Arrivals, best_effort_queued
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.arrival_sample import Workload, workload
 from tandem_operator.core.sizing.decode_lateness import DecodeWork, decode_work
 from tandem_operator.core.sizing.prefill_lateness import Replay, in_one_queue, prefill_work
 from tandem_operator.core.sizing.queueing import queue_late_share
 from tandem_operator.core.sizing.replica_counts import LateShare, RoleDemand
+from tandem_operator.core.slo import SloClass
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What requests of today cost and may wait.
+    """Cost and lateness of present requests.
 
     Attributes:
         busy: by role, replicas that one request per second keeps busy.
@@ -39,7 +40,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The pool's work against its SLO, ready to be sized."""
+    """The pool's work and its SLO, ready for sizing."""
 
     sample: Workload
     models: EngineModels
@@ -49,12 +50,12 @@ class Situation:
     tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     def work(self, *, overflow: bool) -> Work:
-        """What requests of today cost and may wait, for a play of the past."""
+        """Return cost and lateness of present requests, for a replay of the past."""
         prefill, decode_busy = self.replay.work, self.demands[Role.DECODE].busy
         usable = self.tuning.sizing.usable_slack_share
 
         def late_prefill(rate_rps: float, replicas: int) -> float:
-            # What decode replicas that just carry the rate have to spare.
+            # The spare capacity of decode replicas that just serve the rate.
             load = rate_rps * decode_busy
             spare = usable * (ceil(load) - load) if overflow else 0.0
             return queue_late_share(
@@ -77,7 +78,7 @@ class Situation:
 
     @property
     def mean_tokens(self) -> dict[Role, float]:
-        """By role, the tokens that it works on for a request: of the prompt, or of the answer."""
+        """Return the tokens of a request that each role works on: its prompt, or its answer."""
         return {
             Role.PREFILL: self.sample.mean_prompt_tokens,
             Role.DECODE: self.decode.outputs.mean_tokens,
@@ -85,36 +86,36 @@ class Situation:
 
     @property
     def busy(self) -> dict[Role, float]:
-        """By role, replicas that one request per second keeps busy."""
+        """Return the replicas that one request per second keeps busy, by role."""
         return {role: demand.busy for role, demand in self.demands.items()}
 
     @property
     def feasible(self) -> bool:
-        """Whether the SLO can be kept with any number of replicas."""
+        """Return whether some number of replicas can keep the SLO."""
         return all(self.reachable(role) for role in Role)
 
     def reachable(self, role: Role) -> bool:
-        """Whether some number of replicas of `role` keeps its bound of the SLO."""
+        """Return whether some number of replicas of `role` keeps its bound of the SLO."""
         return (self.replay.work if role is Role.PREFILL else self.decode).feasible
 
     @property
     def good_share(self) -> float:
-        """Share of the requests that could be good with any number of replicas."""
+        """Return the share of requests that could be good with some number of replicas."""
         return 1.0 - self.replay.work.infeasible_share if self.decode.feasible else 0.0
 
     def late_share(self, role: Role, rate_rps: float, replicas: int) -> float:
-        """Share late for `role`; all of them where it has no replica at all."""
+        """Return the late share of `role`; all requests without a replica."""
         return self.demands[role].late_share(rate_rps, replicas) if replicas > 0 else 1.0
 
     def violated_share(self, role: Role, rate_rps: float, replicas: int) -> float:
-        """The same with those that no replica helps: what will be measured and blamed on `role`."""
+        """Return the late share, plus requests that no replica helps: the violations to expect."""
         late = self.late_share(role, rate_rps, replicas)
         hopeless = self.replay.work.infeasible_share if role is Role.PREFILL else 0.0
         return hopeless + (1.0 - hopeless) * late
 
 
 def transfer_s(samples: Sequence[EngineSample]) -> float:
-    """Mean KV transfer time since the engines started; none measured: none counted."""
+    """Return the mean KV transfer time since the engines started; 0 if none was measured."""
     total = sum(s.transfer_sum_s or 0.0 for s in samples if s.role is Role.DECODE)
     count = sum(s.transfer_count or 0.0 for s in samples if s.role is Role.DECODE)
     return total / count if count > 0.0 else 0.0
@@ -125,22 +126,48 @@ class Backlog:
     """Prompt tokens that wait in routers, by the role that holds them back.
 
     Attributes:
-        clear_s: how long they may take to be served.
+        clear_s: the time in which they should be served.
     """
 
     tokens: Mapping[Role, float]
     clear_s: float
 
     def replicas(self, role: Role, *, busy_s_per_token: float) -> float:
-        """Replicas that it keeps busy for so long."""
+        """Return the replicas that the backlog keeps busy for that time."""
         return self.tokens[role] * busy_s_per_token / max(1.0, self.clear_s)
 
 
 def backlog_of(reports: Sequence[RouterReport], *, clear_s: float) -> Backlog:
-    """What waits now; what decode replicas hold back, no prefill replica can clear."""
+    """Return the present backlog; prefill replicas cannot serve the part that decode holds back."""
     held = sum(report.held_prompt_tokens for report in reports)
     queued = sum(report.queued_prompt_tokens for report in reports)
     return Backlog({Role.PREFILL: max(0, queued - held), Role.DECODE: held}, clear_s)
+
+
+def waiting_replicas(
+    reports: Sequence[RouterReport],
+    situation: "Situation | None",
+    *,
+    classes: Sequence[SloClass],
+    clear_s: Mapping[Role, float],
+) -> dict[Role, int]:
+    """Return the replicas that serve the waiting requests in `clear_s`; 1 if not known.
+
+    Best effort gets no replica of its own. It gets the replicas that others need, or one of each
+    role.
+    """
+    if situation is None:
+        return dict.fromkeys(Role, 1)
+    prompts = sum(report.queued_prompt_tokens for report in reports)
+    queued = sum(report.queued_requests for report in reports)
+    requests = {
+        Role.PREFILL: prompts / max(1.0, situation.sample.mean_prompt_tokens),
+        Role.DECODE: float(queued - best_effort_queued(classes, reports)),
+    }
+    return {
+        role: max(1, ceil(requests[role] * situation.busy[role] / max(1.0, clear_s[role])))
+        for role in Role
+    }
 
 
 def assess(
@@ -154,7 +181,7 @@ def assess(
     backlog: Backlog,
     tuning: Tuning = TUNING,
 ) -> Situation | None:
-    """The situation, or `None` while something that sizing needs is still unknown."""
+    """Return the situation, or `None` while a value that sizing needs is unknown."""
     sample = workload(arrivals, tuning=tuning)
     if sample is None or outputs is None or not models.service.known or not models.step.known:
         return None
@@ -179,7 +206,8 @@ def assess(
         tuning=tuning,
     )
     replay = Replay(work, tuning=tuning)
-    # More replicas are a dear cure for waiting beside idle ones: the objective buys them, no price.
+    # More replicas are an expensive cure for waits beside idle ones: the objective requires them,
+    # the price does not.
     one_queue = in_one_queue(replay)
     busy = {
         Role.PREFILL: work.mean_service_s,
@@ -216,7 +244,7 @@ def assess(
 def first_overhead_s(
     models: EngineModels, samples: Sequence[EngineSample], *, tuning: Tuning = TUNING
 ) -> float:
-    """What TTFT holds besides prefill before it was measured: transfer and one decode step."""
+    """Return the assumed part of TTFT besides prefill: transfer and one decode step."""
     step_s = 0.0
     if models.step.known:
         step_s = dot(models.step.coefficients(tuning=tuning), (1.0, 1.0, 0.0))
@@ -234,7 +262,7 @@ def learn_overhead(
     slo_ttft_s: float,
     tuning: Tuning = TUNING,
 ) -> float:
-    """The overhead after a look at the median TTFT, which tells only while nothing queues."""
+    """Return the overhead after a look at the median TTFT, which is valid only without queues."""
     sizing = tuning.sizing
     calm = settled and all(
         ready[role] > 0

@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, in order of time and then of being planned."""
+"""Virtual time: the planned acts in order of time, then in order of planning."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -7,14 +7,19 @@ Act = Callable[[], None]
 
 
 class BusyTime:
-    """How long something lasted, in all."""
+    """The total time for which a state lasted."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
         self._total_s = 0.0
 
+    @property
+    def running(self) -> bool:
+        """Return whether the state lasts now."""
+        return self._since_s is not None
+
     def turn(self, *, on: bool, now_s: float) -> None:
-        """It lasts from now on, or no more; or nothing changed."""
+        """Record whether the state lasts from now on; a repeated value changes nothing."""
         if on and self._since_s is None:
             self._since_s = now_s
         elif not on:
@@ -22,12 +27,12 @@ class BusyTime:
             self._since_s = None
 
     def total_s(self, now_s: float) -> float:
-        """Seconds until now."""
+        """Return the seconds until now."""
         return self._total_s + (0.0 if self._since_s is None else now_s - self._since_s)
 
 
 class Clock:
-    """Planned acts. Time only moves when the next one is taken."""
+    """The planned acts. Time moves only when the next one is taken."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -44,7 +49,7 @@ class Clock:
         self.at(self.now_s + delay_s, act)
 
     def step(self) -> bool:
-        """Do the next act; false when nothing is planned."""
+        """Do the next act; return false if nothing is planned."""
         if not self._planned:
             return False
         self.now_s, _, act = heappop(self._planned)

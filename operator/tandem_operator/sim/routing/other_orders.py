@@ -4,6 +4,7 @@ What is expected of a request is asked once, when it comes.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Collection
 from typing import Generic, TypeVar
 
 from tandem_routing.deadline_queue import Next, Prospect, Turn, Waiting, turn_of
@@ -30,15 +31,16 @@ class Fifo(Generic[W]):
     def reconsider(self, now: float) -> None:
         """Nobody is set aside."""
 
-    def next(self, prospect: Prospect, *, now: float) -> Next[W]:
+    def next(self, prospect: Prospect, *, now: float, apart_from: Collection[W] = ()) -> Next[W]:
         """Who goes next, and the newcomer where it would be late."""
         del now
-        if not self._turns:
+        first = next((turn for who, turn in self._turns.items() if who not in apart_from), None)
+        if first is None:
             return Next(None, late=False)
         last = self._turns[next(reversed(self._turns))]
         end_s = prospect.start_s + self._work_s / prospect.pods + last.expected.rest_s
         excess = (last,) if end_s > last.waiter.deadline_s else ()
-        return Next(next(iter(self._turns.values())), late=False, excess=excess)
+        return Next(first, late=False, excess=excess)
 
 
 class Goodput(Generic[W]):
@@ -65,7 +67,7 @@ class Goodput(Generic[W]):
     def reconsider(self, now: float) -> None:
         """Late stays late."""
 
-    def next(self, prospect: Prospect, *, now: float) -> Next[W]:
+    def next(self, prospect: Prospect, *, now: float, apart_from: Collection[W] = ()) -> Next[W]:
         """Who goes next, and who gives way."""
         del now
         self._set_late_aside(prospect)
@@ -81,9 +83,11 @@ class Goodput(Generic[W]):
                 kept.remove(victim)
                 work_s -= victim[2].expected.service_s
                 excess.append(victim[2])
-        if kept:
-            return Next(kept[0][2], late=False, excess=tuple(excess))
-        return Next(next(iter(self._late.values()), None), late=True, excess=tuple(excess))
+        first = next((turn for *_, turn in kept if turn.waiter not in apart_from), None)
+        if first is not None:
+            return Next(first, late=False, excess=tuple(excess))
+        late = (turn for who, turn in self._late.items() if who not in apart_from)
+        return Next(next(late, None), late=True, excess=tuple(excess))
 
     def _set_late_aside(self, prospect: Prospect) -> None:
         """Those that would be late if they went next, at a decode pod too where one may help."""

@@ -3,7 +3,7 @@
 Deadline order is the live router's own; the other orders are what it is compared with.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -12,14 +12,17 @@ from typing import Protocol
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.other_orders import Fifo, Goodput
 from tandem_operator.sim.routing.router_view import PrefillSide
+from tandem_routing.class_queue import ClassQueue
 from tandem_routing.deadline_queue import (
     RECONSIDERED_EVERY_S,
-    DeadlineQueue,
     Expected,
     Next,
     Prospect,
+    Turn,
 )
 from tandem_routing.pod_choice import Room
+from tandem_routing.rank import FIRST, Rank, RankedShares
+from tandem_routing.tenant_shares import NO_TENANT, Tenant
 
 
 class Order(StrEnum):
@@ -33,12 +36,17 @@ class Order(StrEnum):
 
 
 class Spread(StrEnum):
-    """Which pod a request goes to."""
+    """Which prefill pod a request goes to."""
 
+    PREFIX = "prefix"
+    """As live: the one that is done with its prompt first, by what each was sent before."""
+    CACHES = "caches"
+    """As `PREFIX`, but told what caches really hold."""
     LEAST_LOADED = "least-loaded"
     ROUND_ROBIN = "round-robin"
-    PREFIX_AFFINE = "prefix-affine"
-    """The pod that holds most of the prompt, unless it is far busier than the idlest."""
+    RANDOM = "random"
+    HASHED = "hashed"
+    """Rendezvous hashing of the first blocks, among the pods with room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +61,36 @@ class QueueSettings:
         first_token_s: how long a first token may take: a request that could have none in that time
             is shed; `None`: none is.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
+        memories: how many routers there are that remember apart what they sent where; all know
+            the load of pods.
+        told_after_s: how long it takes until they know of each other's; `None`: for ever.
+        tenants: weights of tenants, by name, 1 for all others; `None`: all requests are of one.
+        others_are_one: all tenants that are not in `tenants` are one.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
     """
 
     order: Order = Order.DEADLINE
-    spread: Spread = Spread.LEAST_LOADED
+    spread: Spread = Spread.PREFIX
     requests_per_prefill_pod: int | None = 64
     tokens_per_prefill_pod: int = 4096
     first_token_s: float | None = None
     overflow: bool = True
     decode_gate: bool = True
+    memories: int = 1
+    told_after_s: float | None = None
+    tenants: Mapping[str, float] | None = None
+    others_are_one: bool = False
+
+    def tenant_of(self, flight: SimulatedFlight) -> Tenant:
+        """Whose share of the service a request counts in."""
+        if self.tenants is None:
+            return NO_TENANT
+        name = flight.request.tenant
+        weight = self.tenants.get(name)
+        if weight is None:
+            return NO_TENANT if self.others_are_one else Tenant(name)
+        return Tenant(name, weight)
 
     def room(self) -> Room | None:
         """The most that a prefill pod is sent; `None`: all there is."""
@@ -82,6 +109,9 @@ class QueuedFlight:
     expected: Callable[[SimulatedFlight], Expected]
     split: bool = True
     settled: bool = False
+    rank: Rank = FIRST
+    entered_s: float = 0.0
+    tenant: Tenant = NO_TENANT
 
     def expects(self) -> Expected:
         """What is expected of it now."""
@@ -100,21 +130,37 @@ class Lineup(Protocol):
     def reconsider(self, now: float, /) -> None:
         """Ask those again that were found to be late."""
 
-    def next(self, prospect: Prospect, /, *, now: float) -> Next[QueuedFlight]:
+    def next(
+        self, prospect: Prospect, /, *, now: float, apart_from: Collection[QueuedFlight] = ()
+    ) -> Next[QueuedFlight]:
         """Who goes next, and who would be late at the prefill pods."""
 
 
 class RouterQueue:
-    """Requests that wait for a pod. `expected`: what to expect of one of them now."""
+    """Requests that wait for a pod.
 
-    def __init__(self, order: Order, *, expected: Callable[[SimulatedFlight], Expected]) -> None:
+    `expected`: what to expect of one of them now. `tenant_of`: in whose share it counts.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        expected: Callable[[SimulatedFlight], Expected],
+        tenant_of: Callable[[SimulatedFlight], Tenant] = lambda _: NO_TENANT,
+    ) -> None:
         self._expected = expected
-        self._lineup: Lineup = _LINEUPS[order]()
+        self._tenant_of = tenant_of
+        self._shares = RankedShares()
+        self._lineup: Lineup = (
+            ClassQueue(self._shares) if order is Order.DEADLINE else _OTHERS[order]()
+        )
+        self.classes = self._lineup if isinstance(self._lineup, ClassQueue) else None
         self._waiters: dict[SimulatedFlight, QueuedFlight] = {}
         self._begin_by: list[tuple[float, int, SimulatedFlight]] = []
         self._pods: Sequence[PrefillSide] = ()
         self._reconsidered_s = 0.0
-        self.prompt_tokens = 0
+        self.prompt_tokens = self.guaranteed_prompt_tokens = 0
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -122,19 +168,56 @@ class RouterQueue:
     def __iter__(self) -> Iterator[SimulatedFlight]:
         return iter(self._waiters)
 
-    def add(self, flight: SimulatedFlight) -> None:
+    def add(self, flight: SimulatedFlight) -> QueuedFlight:
         """Let a request wait."""
         tokens = flight.request.prompt_tokens
-        waiter = QueuedFlight(flight, flight.deadline_s, tokens, self._expected)
+        waiter = QueuedFlight(
+            flight,
+            flight.deadline_s,
+            tokens,
+            self._expected,
+            rank=_rank(flight),
+            entered_s=flight.request.at_s,
+            tenant=self._tenant_of(flight),
+        )
         self._waiters[flight] = waiter
         self._lineup.add(waiter)
         self.prompt_tokens += tokens
+        self.guaranteed_prompt_tokens += tokens if flight.guaranteed else 0
+        return waiter
 
     def take(self, flight: SimulatedFlight) -> None:
         """Let a request leave."""
         waiter = self._waiters.pop(flight)
         self._lineup.remove(waiter)
         self.prompt_tokens -= waiter.tokens
+        self.guaranteed_prompt_tokens -= waiter.tokens if flight.guaranteed else 0
+
+    def serve(self, turn: Turn[QueuedFlight]) -> None:
+        """Count a request in the share of its tenant, and let it leave for its place."""
+        flight = turn.waiter.flight
+        if self.classes is not None:
+            flight.counted_tokens = self.classes.serve(turn)
+        self.take(flight)
+
+    def settle(self, flight: SimulatedFlight) -> None:
+        """Count one that has ended by what it used, no more by what was expected of it."""
+        if flight.counted_tokens:
+            self._shares.settle(
+                _rank(flight),
+                self._tenant_of(flight),
+                counted=flight.counted_tokens,
+                used=flight.request.prompt_tokens + flight.made,
+            )
+            flight.counted_tokens = 0
+
+    def woken(self, now_s: float) -> None:
+        """Have those who waited for a wake be due as if they had come when it was over."""
+        for flight in [flight for flight in self._waiters if flight.given_s]:
+            self.take(flight)
+            flight.deadline_s += now_s - flight.request.at_s - flight.given_s
+            flight.given_s = 0.0
+            self.add(flight)
 
     def wait_until(self, flight: SimulatedFlight, by_s: float) -> None:
         """Let a request wait no longer than that."""
@@ -157,35 +240,19 @@ class RouterQueue:
             self._pods, self._reconsidered_s = pods, now_s
             self._lineup.reconsider(now_s)
 
-    def next(self, prospect: Prospect, now_s: float) -> Next[QueuedFlight]:
+    def next(
+        self, prospect: Prospect, now_s: float, *, apart_from: Collection[QueuedFlight] = ()
+    ) -> Next[QueuedFlight]:
         """Who goes next, and who could be on time, but not at the prefill pods in this order."""
-        return self._lineup.next(prospect, now=now_s)
+        return self._lineup.next(prospect, now=now_s, apart_from=apart_from)
 
 
-_LINEUPS: dict[Order, Callable[[], Lineup]] = {
-    Order.DEADLINE: DeadlineQueue[QueuedFlight],
+def _rank(flight: SimulatedFlight) -> Rank:
+    of = flight.slo_class
+    return FIRST if of is None else Rank.of(guaranteed=of.guaranteed, priority=of.priority)
+
+
+_OTHERS: dict[Order, Callable[[], Lineup]] = {
     Order.FIFO: Fifo[QueuedFlight],
     Order.GOODPUT: Goodput[QueuedFlight],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A pod as the choice sees it: its load in tokens, and how much of the prompt it holds."""
-
-    index: int
-    load_tokens: float
-    cached_tokens: int = 0
-
-
-def pick(
-    candidates: Sequence[Candidate], spread: Spread, *, last: int, slack_tokens: float
-) -> Candidate:
-    """The pod to send to. Of equals the first; `last` is the index that went last."""
-    if spread is Spread.ROUND_ROBIN:
-        return min(candidates, key=lambda c: (c.index <= last, c.index))
-    idlest = min(candidates, key=lambda c: (c.load_tokens, c.index))
-    if spread is Spread.PREFIX_AFFINE:
-        near = [c for c in candidates if c.load_tokens <= idlest.load_tokens + slack_tokens]
-        return min(near, key=lambda c: (c.load_tokens - c.cached_tokens, c.index))
-    return idlest

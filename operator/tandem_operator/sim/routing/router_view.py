@@ -7,6 +7,7 @@ that are ready, so with a router that has served a few prompts alone already.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from tandem_operator.core.learn.least_squares import Triple
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
@@ -15,10 +16,13 @@ from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.traces.trace import BLOCK_TOKENS
+from tandem_routing.best_effort import Guaranteed
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.history import BUCKET_EDGES_TOKENS
 from tandem_routing.learned import Learned
 from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
+from tandem_routing.prefix_index import NO_PREFIX, Prefix, PrefixIndex
 from tandem_routing.time_shares import Stage, begin_by_s
 
 REVISION = ""
@@ -66,6 +70,14 @@ class TruePace:
         return self.profile.step_s(max(1, round(streams)), kv_tokens)
 
 
+class Sees(Enum):
+    """What a router knows of the caches of prefill pods."""
+
+    NOTHING = auto()
+    HISTORY = auto()
+    ALL = auto()
+
+
 class PrefillSide(Outstanding):
     """What the router has outstanding at one prefill pod; all pods are of one revision."""
 
@@ -102,6 +114,8 @@ class _PrefillLeg:
     load: Load
     sent_s: float
     entries: int | None
+    prefix: Prefix
+    held_tokens: int
 
 
 @dataclass(slots=True)
@@ -119,14 +133,24 @@ class RouterView:
 
     Attributes:
         pace: how fast decode replicas are; `None`: not known.
+        block_tokens: of the prefix blocks of the traffic.
+        sees: what is known of caches.
         coming: what was let in and is at no decode pod yet.
+        memories: what prefill pods were sent, by the router that sent it.
+        apart: whether each knows its own alone, and so a part of what a cache holds.
+        guaranteed: what guaranteed requests needed lately, where there are classes.
     """
 
     tpot_s: float
     max_model_len: int
     pace: ToldPace | TruePace | None
+    block_tokens: int = BLOCK_TOKENS
+    sees: Sees = Sees.HISTORY
     coming: Load = NO_LOAD
+    memories: tuple[PrefixIndex[PrefillSide], ...] = field(default_factory=lambda: (PrefixIndex(),))
     learned: Learned = field(default_factory=Learned)
+    apart: bool = True
+    guaranteed: Guaranteed = field(default_factory=Guaranteed)
     _prefill: dict[int, PrefillSide] = field(default_factory=dict)
     _decode: dict[int, DecodeSide] = field(default_factory=dict)
     _prefilling: dict[SimulatedFlight, _PrefillLeg] = field(default_factory=dict)
@@ -147,6 +171,17 @@ class RouterView:
             self.pace = ToldPace(
                 pace.steps, pace.kv_capacity_tokens, pace.max_num_seqs, pace.output_tokens
             )
+            if pace.kv_capacity_tokens is not None:
+                self.hear_capacity(pace.kv_capacity_tokens)
+
+    def hear_capacity(self, tokens: float) -> None:
+        """Take a prefill pod to hold so many tokens, of all routers."""
+        for memory in self.memories:
+            memory.capacity_tokens = tokens / (len(self.memories) if self.apart else 1)
+
+    def memory_of(self, flight: SimulatedFlight) -> PrefixIndex[PrefillSide]:
+        """What the router of a request remembers: clients take routers in turn."""
+        return self.memories[flight.number % len(self.memories)]
 
     def to(self, revision: str) -> Load:
         """What decode pods may get that is at none yet."""
@@ -154,7 +189,33 @@ class RouterView:
 
     def expected(self, flight: SimulatedFlight) -> Expected:
         """What to expect of a request, as far as it is known."""
-        return self.learned.expected(flight.request.prompt_tokens, output_tokens=self.output_tokens)
+        return self.learned.expected(
+            flight.request.prompt_tokens, output_tokens=self.output_tokens, held=self._held(flight)
+        )
+
+    def prefix_of(self, flight: SimulatedFlight) -> Prefix:
+        """What others may share of its prompt, as far as the router looks at that."""
+        if self.sees is Sees.NOTHING:
+            return NO_PREFIX
+        return Prefix(flight.request.blocks, self.block_tokens)
+
+    def _held(self, flight: SimulatedFlight) -> dict[str, int]:
+        """Tokens of its prompt that pods should have cached, by their names."""
+        found = self.memory_of(flight).held(self.prefix_of(flight))
+        if self.sees is not Sees.ALL:
+            return {side.name: tokens for side, tokens in found.items()}
+        # What it waits for there it finds as well: that is what a memory is asked for.
+        return {
+            side.name: max(found.get(side, 0), side.pod.engine.cached_tokens(flight))
+            for side in self._prefill.values()
+        }
+
+    def forget_gone(self) -> None:
+        """Forget what was at prefill pods that are gone."""
+        for side in [side for side in self._prefill.values() if side.pod.gone_s is not None]:
+            for memory in self.memories:
+                memory.forget(side)
+            del self._prefill[side.pod.index]
 
     def prefill_sides(self, pods: Iterable[SimulatedPod[PrefillPod]]) -> list[PrefillSide]:
         """What the router has outstanding at each of these."""
@@ -180,10 +241,26 @@ class RouterView:
     ) -> None:
         """A prompt went to a prefill pod; `decode_load` is what it will be to a decode pod."""
         alone = not side.requests
-        load = Load(flight.request.prompt_tokens, expected.work_s(alone=alone))
+        held, cached = expected.held_tokens(side.name), expected.cached_tokens(side.name)
+        work_s = expected.work_s(alone=alone, at=side.name)
+        load = Load(flight.request.prompt_tokens - cached, work_s)
         side.enter(load, now_s)
-        self._prefilling[flight] = _PrefillLeg(side, load, now_s, side.entries if alone else None)
-        self._let_in(flight, decode_load)
+        prefix, entries = self.prefix_of(flight), side.entries if alone else None
+        self.memory_of(flight).sent(side, prefix)
+        self._prefilling[flight] = _PrefillLeg(side, load, now_s, entries, prefix, held)
+        self._let_in(flight, decode_load, now_s)
+
+    def tell_others(self, flight: SimulatedFlight, side: PrefillSide) -> None:
+        """Have the other routers hear where a prompt was computed."""
+        if side.pod.gone_s is None:
+            own = self.memory_of(flight)
+            for memory in self.memories:
+                if memory is not own:
+                    memory.heard(side, self.prefix_of(flight))
+
+    def side_of(self, flight: SimulatedFlight) -> PrefillSide:
+        """Where a prompt is computed."""
+        return self._prefilling[flight].side
 
     def came_back(self, flights: Iterable[SimulatedFlight], now_s: float) -> None:
         """A prefill pod is done with some: what is left there begins now."""
@@ -191,8 +268,9 @@ class RouterView:
             leg = self._prefilling.pop(flight)
             side, prompt, cached = leg.side, flight.request.prompt_tokens, flight.cached_tokens
             side.leave(leg.load, now_s)
+            self.memory_of(flight).ended(side, leg.prefix, computed=True)
             learned, leg_s = self.learned, now_s - leg.sent_s
-            learned.prefilled(prompt, cached_tokens=cached)
+            learned.prefilled(prompt, cached_tokens=cached, held_tokens=leg.held_tokens)
             flight.service_s = learned.service_s(
                 REVISION, prompt_tokens=prompt, cached_tokens=cached
             )
@@ -214,7 +292,7 @@ class RouterView:
         if side is not None:
             side.stalls.begin(expected.whole_s, now_s)
             side.whole.append(flight)
-        self._let_in(flight, load)
+        self._let_in(flight, load, now_s)
 
     def joined(
         self, flight: SimulatedFlight, side: DecodeSide, now_s: float, *, overflow: bool = False
@@ -230,8 +308,13 @@ class RouterView:
 
     def left(self, flight: SimulatedFlight, now_s: float) -> None:
         """A request is nowhere any more, or begins anew."""
-        self._prefilling.pop(flight, None)
+        lost = self._prefilling.pop(flight, None)
+        if lost is not None:
+            self.memory_of(flight).ended(lost.side, lost.prefix, computed=False)
         leg = self._decoding.pop(flight, None)
+        if flight.reserved != NO_LOAD:
+            self.guaranteed.ended(flight.reserved)
+            flight.reserved = NO_LOAD
         if leg is None:
             self.coming -= flight.load
         else:
@@ -260,9 +343,12 @@ class RouterView:
                 leg_s=profile.service_s(prompt),
             )
 
-    def _let_in(self, flight: SimulatedFlight, load: Load) -> None:
+    def _let_in(self, flight: SimulatedFlight, load: Load, now_s: float) -> None:
         flight.load = load
         self.coming += load
+        if flight.slo_class is not None and flight.guaranteed:
+            flight.reserved = load
+            self.guaranteed.began(load, now=now_s)
 
     def _served(self, flight: SimulatedFlight, leg: _DecodeLeg) -> None:
         """Learn from a decode leg that made a first token."""

@@ -1,9 +1,9 @@
-"""What users ask for: requests in order of arrival, and the ways to derive one trace from another.
+"""The requests of users in order of arrival, and the ways to derive one trace from another.
 
-Nothing here changes the trace it was given; derived traces carry in their name what was done.
+Nothing here changes a given trace. The name of a derived trace says how it was derived.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from operator import attrgetter
@@ -15,12 +15,19 @@ RESAMPLED_PIECES = 20
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """One request: when it arrives, its lengths, and the ids of its prompt's prefix blocks."""
+    """One request: when it arrives, its lengths, and the ids of its prompt's prefix blocks.
+
+    Attributes:
+        slo_class: the class that it names; empty: none.
+        tenant: the client that it comes from; empty: it names none.
+    """
 
     at_s: float
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()
+    slo_class: str = ""
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +40,22 @@ class Trace:
 
     @property
     def span_s(self) -> float:
-        """Time from zero to the last arrival."""
+        """Return the time from zero to the last arrival."""
         return self.requests[-1].at_s if self.requests else 0.0
 
     @property
     def rate_rps(self) -> float:
-        """Mean arrivals per second over the span."""
+        """Return the mean arrivals per second over the span."""
         return len(self.requests) / self.span_s if self.span_s > 0.0 else 0.0
 
 
 def in_order(requests: Iterable[TraceRequest]) -> tuple[TraceRequest, ...]:
-    """The requests by time of arrival; of one moment, in the order given."""
+    """Return the requests by time of arrival; at one moment, in the given order."""
     return tuple(sorted(requests, key=attrgetter("at_s")))
 
 
 def sped_up(trace: Trace, factor: float) -> Trace:
-    """The trace with every gap divided by `factor`: more load, and burstier against a cold start.
+    """Return the trace with every gap divided by `factor`: more load, and more bursty for a start.
 
     Raises:
         ValueError: `factor` is not positive.
@@ -59,10 +66,10 @@ def sped_up(trace: Trace, factor: float) -> Trace:
 
 
 def scaled(trace: Trace, factor: float, *, seed: int = 1) -> Trace:
-    """`factor` times the load: copies laid over each other, each shifted by a part of the span.
+    """Return the trace at `factor` times its load: copies laid over each other, shifted in time.
 
-    Burstiness within a copy stays what it was. Of the last copy a seeded draw keeps the part that
-    makes up the factor. Copies share no prefix blocks.
+    Each copy is shifted by a part of the span. Burstiness within a copy stays the same. A seeded
+    draw keeps the part of the last copy that completes the factor. Copies share no prefix blocks.
 
     Raises:
         ValueError: `factor` is not positive.
@@ -87,9 +94,9 @@ def scaled(trace: Trace, factor: float, *, seed: int = 1) -> Trace:
 
 
 def spread(trace: Trace, width_s: float, *, seed: int) -> Trace:
-    """The trace with each arrival moved later by a seeded draw from 0 to `width_s`.
+    """Return the trace with each arrival moved later by a seeded draw from 0 to `width_s`.
 
-    For traces whose clock ticks so slowly that requests arrive in clumps that were never there.
+    This is for traces with a coarse clock, in which requests seem to arrive together.
     """
     random = Random(seed)
     requests = [replace(r, at_s=r.at_s + random.uniform(0.0, width_s)) for r in trace.requests]
@@ -98,7 +105,7 @@ def spread(trace: Trace, width_s: float, *, seed: int) -> Trace:
 
 
 def window(trace: Trace, start_s: float, end_s: float) -> Trace:
-    """The part of the trace from `start_s` until `end_s`, its clock set to zero."""
+    """Return the part of the trace from `start_s` until `end_s`, its clock set to zero."""
     requests = tuple(
         replace(r, at_s=r.at_s - start_s) for r in trace.requests if start_s <= r.at_s < end_s
     )
@@ -106,11 +113,11 @@ def window(trace: Trace, start_s: float, end_s: float) -> Trace:
 
 
 def resampled(trace: Trace, *, seed: int) -> Trace:
-    """Another trace such as this one might have been: a local block bootstrap.
+    """Return another possible trace of the same traffic: a local block bootstrap.
 
-    It is cut into `RESAMPLED_PIECES`, and in the place of each stands that piece or a neighbour of
-    it, as a seeded draw has it. Waves stay where they were; bursts come more or less often. A piece
-    that stands there again shares no prefix blocks with itself.
+    The trace is cut into `RESAMPLED_PIECES`. A seeded draw puts into each place its own piece or a
+    neighbour of it. Waves keep their place; bursts come more or less often. A repeated piece shares
+    no prefix blocks with itself.
     """
     random = Random(seed)
     width_s = trace.span_s / RESAMPLED_PIECES
@@ -130,12 +137,12 @@ def resampled(trace: Trace, *, seed: int) -> Trace:
             replace(r, at_s=r.at_s + shift_s, blocks=tuple(b + space for b in r.blocks))
             for r in pieces[drawn]
         ]
-    # What is quiet for all of its span but a moment may have drawn the quiet alone.
+    # Traffic that is quiet for all but a moment of its span may give a draw without that moment.
     return replace(trace, requests=in_order(requests)) if requests else trace
 
 
 def lengthened(trace: Trace, *, prompts: float = 1.0, outputs: float = 1.0) -> Trace:
-    """The trace with prompt and output lengths times a factor, at least one token each."""
+    """Return the trace with prompt and output lengths times a factor, at least one token each."""
     _positive("factor on prompts", prompts)
     _positive("factor on outputs", outputs)
     requests = tuple(
@@ -149,8 +156,48 @@ def lengthened(trace: Trace, *, prompts: float = 1.0, outputs: float = 1.0) -> T
     return replace(trace, requests=requests)
 
 
+def of_class(trace: Trace, slo_class: str) -> Trace:
+    """Return the trace with one class for every request."""
+    return replace(trace, requests=tuple(replace(r, slo_class=slo_class) for r in trace.requests))
+
+
+def of_tenant(trace: Trace, tenant: str) -> Trace:
+    """The trace with every request coming from a tenant."""
+    return replace(trace, requests=tuple(replace(r, tenant=tenant) for r in trace.requests))
+
+
+def classed(trace: Trace, shares: Mapping[str, float], *, seed: int = 1) -> Trace:
+    """Return the trace with a share of its requests in each class, by a seeded draw."""
+    if not shares:
+        return trace
+    names = _drawn(len(trace.requests), shares, Random(seed))
+    named = zip(trace.requests, names, strict=True)
+    return replace(trace, requests=tuple(replace(r, slo_class=name) for r, name in named))
+
+
+def tenanted(trace: Trace, shares: Mapping[str, float], *, seed: int = 1) -> Trace:
+    """The trace with a share of its requests coming from each tenant, by a seeded draw."""
+    if not shares:
+        return trace
+    # Another draw than that of classes, so that each tenant has requests of all classes.
+    names = _drawn(len(trace.requests), shares, Random(f"tenants {seed}"))
+    named = zip(trace.requests, names, strict=True)
+    return replace(trace, requests=tuple(replace(r, tenant=name) for r, name in named))
+
+
+def _drawn(count: int, shares: Mapping[str, float], random: Random) -> Iterator[str]:
+    """So many names, each with its share; empty for the rest."""
+    for _ in range(count):
+        drawn, name = random.random(), ""
+        for each, share in shares.items():
+            if 0.0 <= drawn < share:
+                name = each
+            drawn -= share
+        yield name
+
+
 def joined(name: str, traces: Iterable[Trace]) -> Trace:
-    """All requests of several traces on one clock."""
+    """Return all requests of several traces on one clock."""
     requests = in_order(r for trace in traces for r in trace.requests)
     return Trace(name=name, requests=requests)
 

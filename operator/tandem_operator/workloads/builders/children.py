@@ -1,4 +1,4 @@
-"""All children of a pool as they should be, in the order in which they can be created."""
+"""All children of a pool as they should be, in the order of their creation."""
 
 from collections.abc import Mapping, Set
 
@@ -39,7 +39,7 @@ def templates_of(
     installation: Installation,
     with_key: frozenset[Role],
 ) -> Mapping[str, Template]:
-    """The pod template of each component; roles in `with_key` ask for the pool's key."""
+    """Return the pod template of each component; roles in `with_key` ask for the pool's key."""
     templates: dict[str, Template] = {
         role: engine_template(
             pool.spec, role, name=name, installation=installation, with_key=role in with_key
@@ -60,25 +60,27 @@ def children_of(
     keeping_last: Set[str],
     pace: TimedDecodePace | None = None,
     routers: int,
+    wake_s: float | None = None,
 ) -> tuple[Object, ...]:
-    """Every child but the memory.
+    """Return every child except the memory.
 
     Args:
         pool: the pool.
         name: its name.
-        installation: what the operator was installed with.
+        installation: the operator's installation.
         templates: the pod template of each component.
-        steps: how a rollout of each role may go on; routers hold no GPU.
+        steps: the next rollout step of each role; routers hold no GPU.
         keeping_last: components whose only pod no eviction may take.
-        pace: what the routers are told of a decode pod.
-        routers: how many share it.
+        pace: the speed of a decode pod, for the routers.
+        routers: number of routers that share it.
+        wake_s: time for which routers hold a request while the pool is at zero.
     """
     in_step: dict[str, RolloutStep] = dict(steps) | {ROUTER: RolloutStep.SURGE}
     return (
         *(service_account(name, component) for component in COMPONENTS),
         router_role(name),
         router_role_binding(name),
-        settings_map(name, pool, pace, routers=routers),
+        settings_map(name, pool, pace, routers=routers, wake_s=wake_s),
         *network_policies(pool.spec, name=name, installation=installation),
         *weights.cache_claim(pool.spec.model.cache, name=name),
         *(engine_service(name, role) for role in Role),

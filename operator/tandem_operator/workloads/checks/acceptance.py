@@ -1,4 +1,4 @@
-"""What is wrong with a pool that neither CEL nor the API server says well, a sentence each."""
+"""Faults of a pool that neither CEL nor the API server explains well, a sentence each."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,12 +16,13 @@ from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks.engine_options import option_objections
 from tandem_operator.workloads.checks.prometheus_server import server_objections
 from tandem_operator.workloads.checks.uncounted_gpus import gpu_objections
+from tandem_operator.workloads.checks.unreadable_schedules import schedule_objections
 from tandem_operator.workloads.objection import Objection, name_objections
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation
 
 _GRACE = "terminationGracePeriodSeconds"
-# Below this not even the sandbox comes up, and Kubernetes says so in an Event of the pod alone.
+# With less, not even the sandbox starts, and Kubernetes says so only in an Event of the pod.
 _LEAST_MEMORY = "64Mi"
 _EXAMPLE_NAME = "weights-1"
 _EXAMPLE = "registry.example.com/first:1.0"
@@ -30,17 +31,18 @@ _EXAMPLE = "registry.example.com/first:1.0"
 def objections(
     spec: PoolSpec, installation: Installation, *, name: PoolName
 ) -> tuple[Objection, ...]:
-    """Why the pool cannot run as it is written; empty when it can."""
+    """Return the reasons why the pool cannot run as written; empty if it can."""
     return (
         *_objections(spec, installation),
         *gpu_objections(spec),
         *option_objections(spec, any_option=installation.any_extra_args),
+        *schedule_objections(spec.scaling),
         *_breaches(spec, installation, name),
     )
 
 
 def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Iterator[Objection]:
-    """What this installation does not allow whoever may create pools."""
+    """Yield the parts of a spec that this installation does not allow to authors of pools."""
     if installation.any_pod_template:
         return
     hub = spec.model.source.hugging_face
@@ -121,7 +123,7 @@ def _cache_objections(spec: PoolSpec, installation: Installation) -> Iterator[Ob
     yield from name_objections(named, "model.cache.storageClassName", example=_EXAMPLE_NAME)
     folder = spec.model.cache.host_path
     allowed = installation.cache_host_paths
-    # Not folders below one that is allowed: pods could put a link to any other folder there.
+    # Without folders below an allowed one: pods could put a link to any other folder there.
     if folder is None or allowed is None or folder.path in allowed or installation.any_pod_template:
         return
     field = "model.cache.hostPath.path"
@@ -150,7 +152,7 @@ def _template_objections(template: PodTemplate | None, component: str) -> Iterat
     given = (template.spec if template else None) or {}
     path = f"{component}.podTemplate.spec"
     for field in ("containers", "initContainers"):
-        # A null would take away what Tandem's own container is confined by.
+        # A null would remove the restrictions of Tandem's own container.
         if field in given:
             own = own_containers(component).get(field)
             yield from _container_objections(given[field], f"{path}.{field}", own)

@@ -1,6 +1,6 @@
 """The pool's conditions: one verdict each, with a reason for programs and a sentence for people.
 
-Sentences hold no number that moves with the load, so that a condition changes with its news only.
+Sentences contain no number that changes with the load. So a condition changes only with its news.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,11 +39,11 @@ from tandem_operator.workloads.world import Rival
 
 LONGEST_MESSAGE = 4096
 FIRST_METRICS_S = 60.0
-"""A pool that has served for so long has been read by a Prometheus, too."""
+"""Serving time after which a Prometheus, too, must have read the pool."""
 
 
 def verdicts(facts: PoolFacts) -> tuple[ConditionNow, ...]:
-    """All conditions of a pool whose spec makes sense."""
+    """Return all conditions of a pool with a valid spec."""
     return (
         *readiness(facts),
         _accepted(facts),
@@ -59,7 +59,7 @@ def verdicts(facts: PoolFacts) -> tuple[ConditionNow, ...]:
 
 
 def rejection(sentences: Iterable[str], seen: LiveObjects) -> tuple[ConditionNow, ...]:
-    """The conditions that change when the spec cannot be run; what runs is left as it was."""
+    """Return the conditions that change if the spec cannot be run; running objects stay."""
     message = "; ".join(sentences) + ". Tandem left the running pods unchanged."
     why = Statement("InvalidSpec", message)
     return (*readiness_of_rejected(seen, why), why.makes(ConditionType.ACCEPTED, FALSE))
@@ -68,13 +68,15 @@ def rejection(sentences: Iterable[str], seen: LiveObjects) -> tuple[ConditionNow
 def conditions(
     current: Iterable[ConditionNow], previous: PoolStatus, *, generation: int, now_s: float
 ) -> list[Condition]:
-    """Verdicts as conditions; a transition time moves only with the status."""
+    """Return the verdicts as conditions; a transition time changes only with the status."""
     return [
         Condition(
             type=verdict.type,
             status=verdict.status,
             observed_generation=generation,
-            last_transition_time=_transition(verdict, previous, now_s),
+            last_transition_time=transition_time(
+                previous.condition(verdict.type), verdict.status, now_s=now_s
+            ),
             reason=verdict.reason,
             message=verdict.message[:LONGEST_MESSAGE],
         )
@@ -83,13 +85,13 @@ def conditions(
 
 
 def rfc3339(at_s: float) -> str:
-    """A time as Kubernetes writes it, in whole seconds."""
+    """Return a time as Kubernetes writes it, in whole seconds."""
     return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _transition(verdict: ConditionNow, previous: PoolStatus, now_s: float) -> str:
-    before = previous.condition(verdict.type)
-    if before is not None and before.status == verdict.status:
+def transition_time(before: Condition | None, status: str, *, now_s: float) -> str:
+    """Return since when a condition has its present status."""
+    if before is not None and before.status == status:
         return before.last_transition_time
     return rfc3339(now_s)
 
@@ -106,7 +108,7 @@ def _accepted(facts: PoolFacts) -> ConditionNow:
 
 
 def _troubles_though_accepted(facts: PoolFacts) -> Iterator[tuple[str, str]]:
-    """Reasons and sentences of what is amiss while the spec is in force."""
+    """Yield reasons and sentences of the faults that remain while the spec is in force."""
     if facts.outcome.unstored is not None:
         message = f"The API server refused ConfigMap {facts.name.memory}. A restart of the operator"
         message += " would lose the learned models of this pool. Remove the cause"
@@ -128,8 +130,8 @@ def _slo_met(facts: PoolFacts) -> ConditionNow:
         # Without prefill pods, decode pods serve whole requests.
         needed = (Role.DECODE, ROUTER)
         missing = [str(each) for each in needed if not facts.seen.of(each, PodPhase.READY)]
-        if missing:
-            # Those who wait for them have not ended yet.
+        if missing and not facts.asleep:
+            # Requests that wait for them have not ended yet.
             message = (
                 "The completed requests kept both bounds, but no request is served without a Ready"
                 f" pod of {joined(missing)}."
@@ -145,7 +147,7 @@ def _slo_met(facts: PoolFacts) -> ConditionNow:
 
 
 def _metrics_fresh(facts: PoolFacts) -> ConditionNow:
-    message = _capital(facts.decision.fresh_message)
+    message = capital(facts.decision.fresh_message)
     if facts.metrics_source is MetricsSource.PROMETHEUS:
         message += f" ({facts.prometheus_fault or 'read from Prometheus'})"
     elif facts.prometheus_passed_over:
@@ -160,7 +162,7 @@ def _metrics_fresh(facts: PoolFacts) -> ConditionNow:
 
 
 def _is_new(facts: PoolFacts) -> bool:
-    """Whether nothing was ever measured, and nothing could have been for long."""
+    """Return whether the pool serves only recently, or not yet, and was never measured."""
     measured = facts.previous.condition(ConditionType.METRICS_FRESH)
     if measured is not None and measured.status != UNKNOWN:
         return False
@@ -257,7 +259,7 @@ def _rivalry(facts: PoolFacts, component: str, rival: Rival) -> str:
     elif component in facts.followed:
         child = facts.name.child(component)
         keep = f"Let it scale PoolRole {child} instead, or delete that PoolRole once"
-    who = _capital(rival.who)
+    who = capital(rival.who)
     return (
         f"{who} changes the replicas of {component} repeatedly. Tandem leaves them unchanged."
         f" {keep}. Tandem checks again every 10 minutes."
@@ -291,5 +293,6 @@ def _named(pods: Iterable[Sickness]) -> str:
     )
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]

@@ -19,13 +19,13 @@ from tandem_operator.workloads.status.condition_now import (
 )
 from tandem_operator.workloads.status.measured_numbers import decision_without_numbers
 from tandem_operator.workloads.status.pool_facts import PoolFacts
-from tandem_operator.workloads.status.readiness import STARTING, UNDER_WAY
+from tandem_operator.workloads.status.readiness import STARTING, UNDER_WAY, WAKING
 
 FIELD_TAKEN = "FieldTaken"
 KEY_REPLACED = "EngineKeyReplaced"
 MEMORY_UNREADABLE = "MemoryUnreadable"
 ROUTERS_SCALED = "RoutersScaled"
-# `Ready`, `Available` and `Accepted` tell of the same, in the same words.
+# `Ready`, `Available` and `Accepted` report the same, in the same words.
 _TOLD_BY_OTHERS = frozenset({ConditionType.RECONCILING, ConditionType.STALLED})
 _REFUSALS = frozenset(
     {
@@ -45,7 +45,7 @@ def events_of(
     decision: Decision | None = None,
     outcome: WriteOutcome | None = None,
 ) -> tuple[Event, ...]:
-    """What happened between two statuses, each told once."""
+    """Return the changes between two statuses, each once."""
     told = (
         *_transitions(before, now),
         *(_decided(decision, now) if decision and _is_another_decision(before, now) else ()),
@@ -58,7 +58,7 @@ def events_of(
 
 
 def routers_scaled(facts: PoolFacts, to: int | None) -> tuple[Event, ...]:
-    """That the routers become more or fewer, and why; nothing where that is not their load's."""
+    """Return the Event for a changed number of routers, if their load is the cause."""
     current, why = facts.seen.replicas.get(ROUTER), facts.routers.why
     if to is None or current in (None, to) or to != facts.routers.to or not facts.in_force:
         return ()
@@ -86,16 +86,17 @@ def _known(before: PoolStatus, kind: ConditionType) -> Condition | None:
 
 
 def _is_news(kind: ConditionType, before: Condition | None, now: Condition) -> bool:
-    if kind in _TOLD_BY_OTHERS:
+    if kind in _TOLD_BY_OTHERS or now.reason == WAKING:
+        # The decision reports a wake.
         return False
     if now.reason == STARTING and kind in (ConditionType.READY, ConditionType.AVAILABLE):
-        # A pool that comes up is no news; one that served is.
+        # A pool that starts is no news; one that served before is.
         was_up = before is not None and before.status == TRUE
         return was_up and kind is ConditionType.AVAILABLE
     if kind is ConditionType.ACCEPTED and now.reason in (FIELDS_OVERRIDDEN, FIELDS_UNKNOWN):
         return before is None or before.message != now.message
     if before is not None and before.status == now.status:
-        # Another trouble than before is news, and so is the same with another cause.
+        # A new trouble is news, and so is the old one with another cause.
         return _is_bad(kind, now) and before.reason != now.reason
     if before is None:
         return _is_bad(kind, now) or kind in (ConditionType.READY, ConditionType.AVAILABLE)
@@ -116,7 +117,7 @@ def _is_bad(kind: ConditionType, condition: Condition) -> bool:
 
 
 def _is_another_decision(before: PoolStatus, now: PoolStatus) -> bool:
-    """Whether more than its numbers differs: those may move with each request."""
+    """Return whether more than the numbers differs: numbers change with each request."""
     told = (each.decision for each in (before, now))
     was, is_now = ({} if each is None else each.to_object() for each in told)
     return decision_without_numbers(was) != decision_without_numbers(is_now)
@@ -126,7 +127,7 @@ def _decided(decision: Decision, now: PoolStatus) -> Iterator[Event]:
     fresh = now.condition(ConditionType.METRICS_FRESH)
     told = _REFUSALS
     if fresh is not None and fresh.status == UNKNOWN:
-        # No metrics can be missing before the first.
+        # Before the first metrics, none can be missing.
         told = told - {Reason.STALE_METRICS}
     for decided in decision.roles.values():
         if decided.to != decided.current or decided.reason in told:

@@ -1,4 +1,4 @@
-"""The status of a PoolRole: what an autoscaler reads, and whether the fleet gets what it asks."""
+"""The status of a PoolRole: values for an autoscaler, and whether the fleet gets its count."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tandem_operator.workloads.labels import selector_of
 from tandem_operator.workloads.observed.asked_counts import AskedCount, pool_roles_by_role
 from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.status.condition_now import FALSE, TRUE, UNKNOWN, Statement
-from tandem_operator.workloads.status.conditions import rfc3339
+from tandem_operator.workloads.status.conditions import capital, transition_time
 from tandem_operator.workloads.world import Object, Rival, World
 
 LIMITED, CONTESTED, NOT_ASKED = "Limited", "Contested", "NotAsked"
@@ -26,11 +26,11 @@ IN_FORCE, POOL_NOT_ACCEPTED = "InForce", "PoolNotAccepted"
 
 @dataclass(frozen=True, slots=True)
 class RoleReport:
-    """What is new about one PoolRole.
+    """The changed status of one PoolRole.
 
     Attributes:
         found: the live object.
-        status: as it is to be written; `None` where it says so already.
+        status: the status to write; `None` if nothing changed.
     """
 
     found: Object
@@ -47,7 +47,7 @@ def role_reports(
     in_force: bool,
     now_s: float,
 ) -> tuple[RoleReport, ...]:
-    """Of every PoolRole of the pool."""
+    """Return the reports of every PoolRole of the pool."""
     return tuple(
         _report(
             world,
@@ -82,11 +82,7 @@ def _report(
         type=EFFECTIVE,
         status=status,
         observed_generation=generation,
-        last_transition_time=(
-            known.last_transition_time
-            if known is not None and known.status == status
-            else rfc3339(now_s)
-        ),
+        last_transition_time=transition_time(known, status, now_s=now_s),
         reason=why.reason,
         message=why.message,
     )
@@ -112,14 +108,14 @@ def _events(before: RoleCondition | None, now: RoleCondition) -> Iterator[Event]
 def verdict_of(
     name: PoolName, role: Role, asked: AskedCount | None, *, rival: Rival | None, in_force: bool
 ) -> tuple[str, Statement]:
-    """Whether the fleet gets what is asked, and why not."""
+    """Return whether the fleet gets the count that its owner asks for, and why not."""
     child = name.child(role)
     if not in_force:
         message = f"InferencePool {name.name} is not accepted, so Tandem changes no replicas of it."
         return FALSE, Statement(POOL_NOT_ACCEPTED, message)
     if rival is not None and rival.left_alone:
         message = (
-            f"{rival.who[:1].upper()}{rival.who[1:]} changes the replicas of Deployment {child}"
+            f"{capital(rival.who)} changes the replicas of Deployment {child}"
             f" repeatedly. Let it scale PoolRole {child} instead, or remove it."
         )
         return FALSE, Statement(CONTESTED, message)
@@ -139,7 +135,7 @@ def verdict_of(
 
 
 def _pods(world: World, deployment: str) -> int:
-    """Pods of a Deployment that are not on their way out, as its own scale tells them."""
+    """Return the pods of a Deployment that are not leaving, as its own scale counts them."""
     for child in world.children:
         if child.get("kind") == "Deployment" and child["metadata"]["name"] == deployment:
             return int((child.get("status") or {}).get("replicas") or 0)

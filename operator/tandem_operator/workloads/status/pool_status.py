@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tandem_operator.api import (
+    ClassStatus,
     DecisionStatus,
     ErrorBudgetStatus,
     LatencyStatus,
@@ -18,7 +19,7 @@ from tandem_operator.api import (
     format_ratio,
 )
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.observation import PodPhase, Quantiles
+from tandem_operator.core.observation import ClassWindow, PodPhase, Quantiles
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.observed.live_objects import LiveObjects
@@ -29,17 +30,28 @@ from tandem_operator.workloads.status.figures import figures_of
 from tandem_operator.workloads.status.pool_cost import cost_of
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.status.route_condition import served_hosts
+from tandem_operator.workloads.status.schedule_status import schedules_status
+from tandem_operator.workloads.status.sleep_status import sleep_status
 
 LONGEST_SENTENCE = 2048
 BUDGET_WINDOW = "1h"
 TOLD_FOR_S = 15.0
-"""So long a change is not followed by what holds a role back: who looks should see it."""
-# `RecurringBursts` is none of them: who sees more replicas than load should read what they are for.
-_QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.NEW_TRAFFIC, Reason.STARTING_PODS})
+"""Time for which a change stays in the status before an obstacle replaces it, so people see it."""
+# `RecurringBursts` is not among them: a person who sees more replicas than the load needs should
+# read the reason.
+_QUIET = frozenset(
+    {
+        Reason.STEADY,
+        Reason.STABILIZING,
+        Reason.NEW_TRAFFIC,
+        Reason.STARTING_PODS,
+        Reason.ASLEEP,
+    }
+)
 
 
 def status_of(facts: PoolFacts) -> PoolStatus:
-    """The status of a pool whose spec makes sense."""
+    """Return the status of a pool with a valid spec."""
     previous = facts.previous
     return PoolStatus(
         observed_generation=facts.generation,
@@ -57,6 +69,8 @@ def status_of(facts: PoolFacts) -> PoolStatus:
         if facts.cost is None
         else cost_of(facts.cost, gpus=facts.gpus_held(), recent=facts.decision.recent),
         figures=figures_of(facts),
+        sleep=sleep_status(facts),
+        schedules=schedules_status(facts),
         # What was decided for a generation that is not in force happens to no fleet.
         decision=_decision_status(facts) if facts.in_force else previous.decision,
     )
@@ -70,7 +84,7 @@ def rejected_status(
     generation: int,
     now_s: float,
 ) -> PoolStatus:
-    """The status of a pool whose spec cannot be run: what runs goes on, and says so."""
+    """Return the status of a pool whose spec cannot be run: running objects stay as they are."""
     current = conditions(rejection(sentences, seen), previous, generation=generation, now_s=now_s)
     replaced = {condition.type for condition in current}
     kept = [each for each in previous.conditions or () if each.type not in replaced]
@@ -80,7 +94,7 @@ def rejected_status(
 
 
 def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether the status says something new."""
+    """Return whether the status says something new."""
     return dict(old) != dict(new)
 
 
@@ -136,8 +150,21 @@ def _slo_status(facts: PoolFacts) -> SloStatus | None:
         goodput_per_gpu=None if goodput is None or not gpus else format_rate(goodput / gpus),
         error_budget_remaining=_error_budget(facts),
         blame={cause: count for cause, count in sorted(recent.blame.items()) if count} or None,
+        classes=[_class_status(each) for each in recent.classes] or None,
     )
     return slo_status if slo_status.to_object() else None
+
+
+def _class_status(window: ClassWindow) -> ClassStatus:
+    if not window.finished:
+        return ClassStatus(name=window.name, queued=window.queued_requests)
+    return ClassStatus(
+        name=window.name,
+        attainment=format_ratio(window.good / window.finished),
+        goodput=format_rate(window.good / window.window_s),
+        good_tokens=format_rate(window.good_output_tokens / window.window_s),
+        queued=window.queued_requests,
+    )
 
 
 def _error_budget(facts: PoolFacts) -> ErrorBudgetStatus | None:
@@ -154,7 +181,7 @@ def _error_budget(facts: PoolFacts) -> ErrorBudgetStatus | None:
 
 
 def _whole_percent(share: float | None, shown: str | None) -> str | None:
-    """The share in whole percents; what was told stays while it is less than one from it."""
+    """Return the share in whole percents; the shown value stays within less than one of it."""
     if share is None:
         return None
     whole = None if shown is None else re.fullmatch(r"(-?[0-9]{1,9})%", shown)
@@ -176,7 +203,7 @@ def _latency(quantiles: Quantiles) -> LatencyStatus | None:
 
 
 def _decision_status(facts: PoolFacts) -> DecisionStatus:
-    """The last decision worth telling: a change stays until something else needs saying."""
+    """Return the last decision worth showing: a change stays until something else is worth more."""
     decision, before = facts.decision, facts.previous.decision
     steps = {
         role: Step(from_=decided.current, to=decided.to) for role, decided in decision.roles.items()
@@ -185,7 +212,7 @@ def _decision_status(facts: PoolFacts) -> DecisionStatus:
     if before is not None:
         last_steps = {Role.PREFILL: before.prefill, Role.DECODE: before.decode}
         if _moves(steps):
-            # A step that nobody takes comes again each tick, its numbers moving.
+            # A recommended step comes again each tick, with changing numbers.
             repeated = steps == last_steps and not _taken(facts, steps)
         else:
             quiet = all(each.reason in _QUIET for each in decision.roles.values())
@@ -208,7 +235,7 @@ def _decision_status(facts: PoolFacts) -> DecisionStatus:
 
 
 def _taken(facts: PoolFacts, steps: Mapping[Role, Step]) -> bool:
-    """Whether a step is one that Tandem itself takes in this tick."""
+    """Return whether a step is one that Tandem itself takes in this tick."""
     policy = facts.policy
     return (
         facts.in_force

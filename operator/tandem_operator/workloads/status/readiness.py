@@ -1,4 +1,4 @@
-"""Whether a pool serves and is rolled out, as `kubectl wait`, Flux and Argo CD read it.
+"""The readiness of a pool and its rollout, for `kubectl wait`, Flux and Argo CD.
 
 `Available`: requests are served now, by pods of any generation. Of the other three exactly one is
 true. `Ready`: this generation runs at its minimum. `Reconciling`: it will. `Stalled`: it will not,
@@ -6,7 +6,7 @@ until a person changes something. kstatus takes the first of the last two that i
 must never claim both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_operator.api import ConditionType
@@ -26,27 +26,58 @@ from tandem_operator.workloads.status.condition_now import (
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 
 STARTING, ROLLING_OUT, BELOW_MINIMUM = "Starting", "RollingOut", "BelowMinimum"
-UNDER_WAY = frozenset({ROLLING_OUT, BELOW_MINIMUM})
-"""Reasons for which a pool is not Ready while nothing is amiss."""
+ASLEEP, WAKING = "Asleep", "Waking"
+UNDER_WAY = frozenset({ROLLING_OUT, BELOW_MINIMUM, WAKING})
+"""Reasons for which a pool is not Ready although nothing is wrong."""
 _COMPONENTS = (*Role, ROUTER)
 _SERVING = Statement("Serving", "The router answers, and each role has a Ready pod.")
 _ROLLED_OUT = Statement("RolledOut", "The pool serves, and every pod is of this generation.")
+_ASLEEP = Statement(
+    ASLEEP,
+    "Both roles are at zero, since no requests come. The routers hold the next request, which"
+    " wakes both.",
+)
+_WAKING = Statement(
+    WAKING, "A request came while both roles were at zero. The routers hold it until they serve."
+)
+_CALLED = Statement(
+    WAKING, "A schedule wakes both roles. The routers hold requests until the roles serve."
+)
+_LEFT_AT_ZERO = Statement(
+    "NotAwakened",
+    "Both roles are at zero, and no request wakes them. Set scaling.mode: Auto to let Tandem do"
+    " so.",
+)
 _NOT_STALLED = Statement("NotStalled", "Tandem can apply this generation.")
 
 
 def readiness(facts: PoolFacts) -> tuple[ConditionNow, ...]:
-    """The four conditions of a pool whose spec makes sense."""
-    available = _available(facts.seen, facts.templates)
-    return _conditions(available, stall=stall_of(facts.outcome), behind=_behind(facts))
+    """Return the four conditions of a pool with a valid spec."""
+    available = _available(facts.seen, facts.templates, needed=_needed(facts))
+    if facts.asleep and available.status == TRUE:
+        available = _ASLEEP.makes(ConditionType.AVAILABLE, TRUE)
+    elif facts.left_at_zero:
+        available = _LEFT_AT_ZERO.makes(ConditionType.AVAILABLE, FALSE)
+    elif facts.waking and available.reason == STARTING:
+        available = _WAKING.makes(ConditionType.AVAILABLE, FALSE)
+    elif facts.called and available.reason == STARTING:
+        available = _CALLED.makes(ConditionType.AVAILABLE, FALSE)
+    behind = None if facts.left_at_zero else _behind(facts)
+    return _conditions(available, stall=stall_of(facts.outcome), behind=behind)
+
+
+def _needed(facts: PoolFacts) -> tuple[str, ...]:
+    """Return the components that need a pod to serve any request, now or after a wake."""
+    return (ROUTER,) if facts.asleep else _COMPONENTS
 
 
 def readiness_of_rejected(seen: LiveObjects, why: Statement) -> tuple[ConditionNow, ...]:
-    """The four conditions of a pool whose spec cannot be run; its pods may serve all the same."""
+    """Return the four conditions of a pool whose spec cannot be run; its pods may still serve."""
     return _conditions(_available(seen, {}), stall=why, behind=None)
 
 
 def stall_of(outcome: WriteOutcome) -> Statement | None:
-    """Why nothing of this generation was written, if so."""
+    """Return why nothing of this generation was written, if so."""
     if outcome.blocked is not None:
         return Statement("OwnedByOther", f"Tandem changed nothing: {outcome.blocked}")
     if outcome.refused is not None:
@@ -70,14 +101,17 @@ def _conditions(
         reconciling = (behind or why).makes(ConditionType.RECONCILING, TRUE)
         stalled = _NOT_STALLED.makes(ConditionType.STALLED, FALSE)
     else:
-        ready = _ROLLED_OUT.makes(ConditionType.READY, TRUE)
-        reconciling = _ROLLED_OUT.makes(ConditionType.RECONCILING, FALSE)
+        done = _ASLEEP if available.reason == ASLEEP else _ROLLED_OUT
+        ready = done.makes(ConditionType.READY, TRUE)
+        reconciling = done.makes(ConditionType.RECONCILING, FALSE)
         stalled = _NOT_STALLED.makes(ConditionType.STALLED, FALSE)
     return ready, available, reconciling, stalled
 
 
-def _available(seen: LiveObjects, templates: Mapping[str, str]) -> ConditionNow:
-    missing = [str(each) for each in _COMPONENTS if not seen.of(each, PodPhase.READY)]
+def _available(
+    seen: LiveObjects, templates: Mapping[str, str], *, needed: Sequence[str] = _COMPONENTS
+) -> ConditionNow:
+    missing = [str(each) for each in needed if not seen.of(each, PodPhase.READY)]
     if not missing:
         return _SERVING.makes(ConditionType.AVAILABLE, TRUE)
     troubles = {
@@ -86,8 +120,8 @@ def _available(seen: LiveObjects, templates: Mapping[str, str]) -> ConditionNow:
         if (found := _trouble(seen, each, template=templates.get(each))) is not None
     }
     if not troubles:
-        needed = Statement(STARTING, f"The pool needs a Ready pod of {joined(missing)}.")
-        return needed.makes(ConditionType.AVAILABLE, FALSE)
+        lacking = Statement(STARTING, f"The pool needs a Ready pod of {joined(missing)}.")
+        return lacking.makes(ConditionType.AVAILABLE, FALSE)
     message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
     statement = Statement(_reason(troubles.values()), message)
     return statement.makes(ConditionType.AVAILABLE, FALSE)
@@ -95,13 +129,13 @@ def _available(seen: LiveObjects, templates: Mapping[str, str]) -> ConditionNow:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far one component's fleet is from what this generation asks for at least.
+    """The distance of one component's fleet from the least count of this generation.
 
     Attributes:
         ready: Ready pods of this generation.
-        old: pods of others that nobody has told to end.
-        asked: replicas of its Deployment, or pods where that is not known.
-        least: the replicas that this generation asks for at least.
+        old: pods of other generations that were not told to end.
+        asked: replicas of its Deployment, or pods if that is not known.
+        least: the least replicas of this generation.
     """
 
     component: str
@@ -113,7 +147,7 @@ class _Progress:
 
     @property
     def words(self) -> str | None:
-        """What is missing; `None` where nothing is."""
+        """Return the missing pods in words; `None` if none is missing."""
         if self.old:
             total = max(1, self.asked)
             done = min(self.ready, total)
@@ -128,7 +162,7 @@ class _Progress:
 
 
 def _behind(facts: PoolFacts) -> Statement | None:
-    """What this generation lacks to be rolled out at its minimum."""
+    """Return the pods that this generation lacks to run at its minimum."""
     fleets = [_progress(facts, component) for component in _COMPONENTS]
     found = [(fleet, words) for fleet in fleets if (words := fleet.words) is not None]
     if not found:
@@ -154,7 +188,7 @@ def _progress(facts: PoolFacts, component: str) -> _Progress:
 
 
 def _trouble(seen: LiveObjects, component: str, *, template: str | None) -> str | None:
-    """Why the component lacks a Ready pod of this generation, if anything is known."""
+    """Return why the component lacks a Ready pod of this generation, if it is known."""
     refusal = seen.refusals.get(component)
     if refusal is not None:
         return refusal
@@ -164,7 +198,7 @@ def _trouble(seen: LiveObjects, component: str, *, template: str | None) -> str 
 
 
 def _reason(troubles: Iterable[str]) -> str:
-    """The word with which the first trouble begins."""
+    """Return the first word of the first trouble."""
     word = next(iter(troubles)).partition(":")[0]
     return word if word.isascii() and word.isalnum() else "PodsFailing"
 

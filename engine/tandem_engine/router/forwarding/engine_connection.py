@@ -1,0 +1,167 @@
+"""Connections to engines, kept for later requests as long as an engine keeps them open.
+
+Each connection carries one request after the other. aiohttp's client makes many objects for a
+request, and wakes a task for each piece of an answer. That costs more than to pass a token on.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import cast
+
+from tandem_engine.router.forwarding.engine_answer import EngineAnswer
+from tandem_engine.router.forwarding.untaken import untaken_bytes
+
+# Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
+_KEEPALIVE_S = 3.0
+_ENDS_A_HEADER = frozenset("\r\n\0")
+
+Address = tuple[str, int]
+
+
+class Unreachable(ConnectionError):  # noqa: N818 - an event of ordinary operation
+    """No connection could be made: the engine cannot have seen the request."""
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, to one `address`."""
+
+    def __init__(self, pool: "EngineConnections", address: Address) -> None:
+        self._pool = pool
+        self._answer: EngineAnswer | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+        self.address = address
+
+    @property
+    def usable(self) -> bool:
+        """Return whether it can send a request."""
+        return not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._pool.open.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes to the answer."""
+        if self._answer is None or self._answer.ended:
+            # Nobody asked.
+            self.close()
+        else:
+            self._answer.feed(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        del exc
+        self._pool.open.discard(self)
+        self._busy()
+        if self._answer is not None:
+            self._answer.lost()
+
+    def ask(self, request: bytes) -> EngineAnswer:
+        """Send a request."""
+        self._busy()
+        answer = self._answer = EngineAnswer(self._transport, self._over)
+        self._transport.write(request)
+        return answer
+
+    def close(self) -> None:
+        """Close it at once."""
+        self._transport.abort()
+
+    def _busy(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+            self._pool.taken(self)
+
+    def _over(self, answer: EngineAnswer) -> None:
+        """Wait for the next request, if the last one left the connection clean."""
+        if answer is not self._answer:
+            return
+        self._answer = None
+        clean = answer.keep and answer.at_end and self.usable
+        # An engine may answer before it has read a request, and it need never read the rest.
+        if clean and not untaken_bytes(self._transport):
+            self._expiry = asyncio.get_running_loop().call_later(_KEEPALIVE_S, self.close)
+            self._pool.idle.setdefault(self.address, {})[self] = None
+        else:
+            self.close()
+
+
+class EngineConnections:
+    """Sends requests to engines, with common headers and those of each request.
+
+    Attributes:
+        idle: connections without a request, by address, the last used one last.
+        open: all connections.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = _lines(headers)
+        self.idle: dict[Address, dict[_Connection, None]] = {}
+        self.open: set[_Connection] = set()
+
+    async def post(
+        self,
+        address: Address,
+        path: str,
+        *,
+        body: bytes,
+        headers: Mapping[str, str],
+        connect_s: float,
+    ) -> EngineAnswer:
+        """Return the answer to a request once its head is here; the caller releases it.
+
+        Raises `Unreachable` or `AnswerCut`.
+        """
+        host, port = address
+        request = b"POST %b HTTP/1.1\r\nHost: %b\r\n%b%bContent-Length: %d\r\n\r\n%b" % (
+            path.encode(),
+            f"{f'[{host}]' if ':' in host else host}:{port}".encode(),
+            self._headers,
+            _lines(headers),
+            len(body),
+            body,
+        )
+        idle = self.idle.get(address, {})
+        connection = next((one for one in reversed(idle) if one.usable), None)
+        if connection is None:
+            connection = await self._connect(address, connect_s)
+        answer = connection.ask(request)
+        try:
+            await answer.head()
+        except BaseException:
+            answer.release()
+            raise
+        return answer
+
+    def taken(self, connection: _Connection) -> None:
+        """Record that a connection is no longer idle."""
+        idle = self.idle[connection.address]
+        del idle[connection]
+        if not idle:
+            del self.idle[connection.address]
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in tuple(self.open):
+            connection.close()
+
+    async def _connect(self, address: Address, connect_s: float) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(connect_s):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self, address), *address
+                )
+        except (OSError, TimeoutError) as error:
+            raise Unreachable from error
+        return connection
+
+
+def _lines(headers: Mapping[str, str]) -> bytes:
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if any(not _ENDS_A_HEADER.isdisjoint(line) for line in lines):
+        raise ValueError("a header must not hold a line break")
+    return "".join([f"{line}\r\n" for line in lines]).encode(errors="surrogateescape")

@@ -1,0 +1,132 @@
+"""Messages between routers of a pool: which prefill pod computed which prompt.
+
+A message has only marks, and the tokens between two marks. A lost message only costs the time to
+compute a prompt again. So each is sent once, and nothing waits for it.
+"""
+
+import base64
+import json
+import re
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, ValidationError
+
+from tandem_engine.router.openai.prefixes import MARK_BYTES, MOST_CHUNKS
+from tandem_engine.router.peers.notice import NoticeError
+from tandem_routing.prefix_index import Prefix
+
+COMPUTED_PATH = "/computed"
+EVERY_S = 0.5
+MOST_MESSAGE_BYTES = 512 * 1024
+_MOST_IN_A_MESSAGE = 4096
+_MOST_TOKENS = 65_536
+_TOKENS_DIGITS = 3
+_POD = r"^[A-Za-z0-9.-]{1,253}$"
+# What is not a mark: the pod's name, and what JSON takes besides.
+_BESIDES_BYTES = 320
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A prompt that a prefill pod computed."""
+
+    pod: str
+    prefix: Prefix
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Computed(_Part):
+    pod: Annotated[str, Field(pattern=_POD)]
+    tokens: Annotated[float, Field(gt=0, le=_MOST_TOKENS, allow_inf_nan=False)]
+    marks: Annotated[Base64Bytes, Field(min_length=MARK_BYTES, max_length=MOST_CHUNKS * MARK_BYTES)]
+
+
+class _Document(_Part):
+    schema_version: Literal[1] = Field(alias="schema")
+    computed: Annotated[list[_Computed], Field(max_length=_MOST_IN_A_MESSAGE)]
+
+
+def document_of(prompts: Iterable[Computed]) -> bytes:
+    """Return the prompts as JSON."""
+    rows = [
+        {
+            "pod": each.pod,
+            "tokens": round(each.prefix.tokens, _TOKENS_DIGITS),
+            "marks": base64.b64encode(array("Q", each.prefix.marks).tobytes()).decode(),
+        }
+        for each in prompts
+    ]
+    return json.dumps({"schema": 1, "computed": rows}).encode()
+
+
+def parse_computed(raw: bytes) -> list[Computed]:
+    """Return the prompts in `raw`, or raise `NoticeError` with one sentence."""
+    try:
+        document = _Document.model_validate_json(raw)
+        return [
+            Computed(each.pod, Prefix(array("Q", each.marks), each.tokens))
+            for each in document.computed
+        ]
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise NoticeError(f"{field}: {first['msg']}") from error
+    except ValueError as error:
+        raise NoticeError(f"computed.marks: each mark has {MARK_BYTES} bytes") from error
+
+
+class News:
+    """Prompts that this router has yet to send: the newest, as many as one message takes."""
+
+    def __init__(self) -> None:
+        self._prompts: deque[Computed] = deque()
+        self._bytes = 0
+
+    def add(self, pod: str, prefix: Prefix) -> None:
+        """Add a prompt that `pod` computed.
+
+        Other routers refuse a whole message, so a prompt that they would refuse is left out.
+        """
+        if not _is_tellable(pod, prefix):
+            return
+        self._prompts.append(Computed(pod, prefix))
+        self._bytes += _size(prefix)
+        while self._bytes > MOST_MESSAGE_BYTES or len(self._prompts) > _MOST_IN_A_MESSAGE:
+            self._bytes -= _size(self._prompts.popleft().prefix)
+
+    def take(self) -> list[Computed]:
+        """Return the prompts and forget them."""
+        taken = list(self._prompts)
+        self._prompts.clear()
+        self._bytes = 0
+        return taken
+
+
+def _is_tellable(pod: str, prefix: Prefix) -> bool:
+    tokens = round(prefix.tokens, _TOKENS_DIGITS)
+    whole = 0 < tokens <= _MOST_TOKENS and 0 < len(prefix.marks) <= MOST_CHUNKS
+    return whole and re.fullmatch(_POD, pod) is not None
+
+
+def _size(prefix: Prefix) -> int:
+    return _BESIDES_BYTES + 11 * len(prefix.marks)
+
+
+async def tell(
+    news: News,
+    send: Callable[[bytes], Awaitable[None]],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Send new prompts for ever, at most twice a second."""
+    while True:
+        await sleep(EVERY_S)
+        prompts = news.take()
+        if prompts:
+            await send(document_of(prompts))

@@ -1,0 +1,111 @@
+"""`spec.router.tenants`: the clients of a pool, their shares of the service and their limits."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.values import Count, text_rule
+
+_PerMinute = Annotated[Count, Field(ge=1, le=1_000_000_000)]
+
+
+class NamedTenant(ApiModel):
+    """A tenant with its own weight, limits and metrics."""
+
+    name: Annotated[
+        str,
+        Field(max_length=63),
+        text_rule(
+            pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+            never="^other$",
+            message=(
+                "tenants.named.name must be letters, digits, '-', '_' and '.', and not other;"
+                " write for example team-search"
+            ),
+        ),
+    ]
+    """Name of the tenant in metrics, and in the header if there is one."""
+    keys: (
+        Annotated[
+            list[
+                Annotated[
+                    str,
+                    Field(max_length=71),
+                    text_rule(
+                        pattern="^sha256:[0-9a-f]{64}$",
+                        message=(
+                            "tenants.named.keys must be SHA-256 digests of API keys; write"
+                            " sha256: and 64 hexadecimal digits"
+                        ),
+                    ),
+                ]
+            ],
+            Field(max_length=8),
+        ]
+        | None
+    ) = None
+    """Digests of its API keys. Requests with one of these keys are of this tenant, unless the
+    header names another."""
+    weight: Annotated[Count, Field(ge=1, le=1000)] = 1
+    """Its part of the service while not all requests can be on time. All others have 1."""
+    requests_per_minute: _PerMinute | None = None
+    """Most requests in a minute at one router pod. Without it: any number."""
+    tokens_per_minute: _PerMinute | None = None
+    """Most prompt and output tokens in a minute at one router pod. Without it: any number."""
+
+
+class OtherTenants(StrEnum):
+    """Treatment of tenants that the pool does not name."""
+
+    SEPARATE = "Separate"
+    SHARED = "Shared"
+
+
+class Tenants(ApiModel):
+    """Clients that share the service of a class fairly, by tokens. An edit restarts nothing."""
+
+    header: (
+        Annotated[
+            str,
+            Field(max_length=64),
+            text_rule(
+                pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$",
+                message="tenants.header must be the name of a request header; write X-Tenant-Id",
+            ),
+        ]
+        | None
+    ) = None
+    """Request header that names the tenant. Use it only behind a gateway that sets it, because
+    routers believe it. Requests without it are of the tenant of their API key."""
+    named: (
+        Annotated[
+            list[NamedTenant],
+            Field(max_length=64),
+            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ]
+        | None
+    ) = None
+    """Tenants with their own weight, limits and metrics."""
+    others: OtherTenants = OtherTenants.SEPARATE
+    """Tenants that are not named. Separate: each header value or API key is a tenant with its own
+    share and limits. Shared: all of them are one tenant; use this if clients can invent keys."""
+    requests_per_minute: _PerMinute | None = None
+    """Most requests in a minute of each tenant that is not named. Without it: any number."""
+    tokens_per_minute: _PerMinute | None = None
+    """Most prompt and output tokens in a minute of each tenant that is not named."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether any tenant has a limit."""
+        return any(
+            limit is not None
+            for each in (self, *(self.named or ()))
+            for limit in (each.requests_per_minute, each.tokens_per_minute)
+        )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the named tenants."""
+        return {each.name: each.weight for each in self.named or ()}
