@@ -91,30 +91,30 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Address of the API server."""
+        """Return the address of the API server."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def kubectl(self) -> Path:
-        """A kubectl of the API server's own version."""
+        """Return a kubectl of the API server's own version."""
         return self.binaries.kubectl
 
     @property
     def kubeconfig(self) -> Path:
-        """Kubeconfig of a cluster administrator."""
+        """Return the kubeconfig of a cluster administrator."""
         return self.user_kubeconfig(ADMIN)
 
     @property
     def certificate_authority(self) -> Path:
-        """The certificate that signs the API server's own."""
+        """Return the certificate that signs the API server's own."""
         return self.folder / "certs" / "apiserver.crt"
 
     def user_kubeconfig(self, user: str) -> Path:
-        """Kubeconfig of one of the users named at the start."""
+        """Return the kubeconfig of one of the users named at the start."""
         return self._write_kubeconfig(user, self.tokens[user])
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """Kubeconfig with a fresh one-hour token of an existing ServiceAccount."""
+        """Return the kubeconfig with a fresh one-hour token of an existing ServiceAccount."""
         token = self.request(
             "POST",
             f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
@@ -123,8 +123,16 @@ class ControlPlane:
         return self._write_kubeconfig(f"{namespace}-{name}", token)
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request as administrator; a refusal raises with the server's message."""
-        status, text = self._exchange(method, path, json.dumps(body) if body else None)
+        """Send one request as administrator; a refusal raises with the server's message.
+
+        After a start the server refuses a custom resource with 429 until its storage is ready.
+        """
+        deadline = time.monotonic() + _READY_S
+        while True:
+            status, text = self._exchange(method, path, json.dumps(body) if body else None)
+            if status != http.client.TOO_MANY_REQUESTS or time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
         if status >= 300:
             raise RuntimeError(f"{method} {path}: {status} {text[:500]}")
         return dict(json.loads(text)) if text.startswith("{") else {"text": text}
@@ -173,7 +181,7 @@ class ControlPlane:
         self._wait_ready("kube-apiserver", self._is_api_ready)
 
     def log(self, process: str) -> str:
-        """What `etcd`, `kube-apiserver` or `kube-controller-manager` has logged."""
+        """Return what `etcd`, `kube-apiserver` or `kube-controller-manager` has logged."""
         return (self.folder / f"{process}.log").read_text(errors="replace")
 
     def _start(self) -> None:
@@ -304,7 +312,7 @@ class ControlPlane:
 
 
 def _ec_key_pem() -> str:
-    """A new P-256 private key; Go works out the public half, which the format lets one omit."""
+    """Return a new P-256 private key without its public half, which Go works out."""
     scalar = 1 + secrets.randbelow(_P256_ORDER - 1)
     content = base64.b64encode(_EC_KEY_HEAD + scalar.to_bytes(32, "big") + _EC_KEY_TAIL).decode()
     lines = "\n".join(content[at : at + 64] for at in range(0, len(content), 64))

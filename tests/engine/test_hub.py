@@ -75,7 +75,7 @@ async def test_a_private_model_is_fetched_with_the_pools_token_and_served(
     assert READER not in engine.log.read_text()
 
 
-async def test_pods_that_share_a_cache_download_the_weights_once(
+async def test_four_pods_that_share_a_cache_download_no_more_bytes_than_one(
     hub: Hub, session: aiohttp.ClientSession, python: str, tmp_path: Path
 ) -> None:
     shared = tmp_path / "cache"
@@ -95,12 +95,13 @@ async def test_pods_that_share_a_cache_download_the_weights_once(
             await engine.end()
 
     first = await served(0)
-    downloads = hub.downloads()
-    others = await asyncio.gather(served(1), served(2))
+    downloads, downloaded_bytes = hub.downloads(), hub.downloaded_bytes()
+    others = await asyncio.gather(served(1), served(2), served(3))
 
     assert downloads["model.safetensors"] == 1
     assert hub.downloads() == downloads
-    assert others == [first, first]
+    assert hub.downloaded_bytes() == downloaded_bytes > 0
+    assert others == [first, first, first]
 
 
 async def test_a_model_that_cannot_be_fetched_ends_the_pod_with_what_to_do(

@@ -93,7 +93,7 @@ async def test_both_are_ready_and_decode_has_pulled_in_its_warm_up(pair: Pair) -
         ("GET", "/load"),
     ],
 )
-async def test_nobody_without_the_key_is_served(pair: Pair, method: str, path: str) -> None:
+async def test_a_request_without_the_key_is_refused(pair: Pair, method: str, path: str) -> None:
     async with aiohttp.ClientSession() as stranger:
         for engine in (pair.prefill, pair.decode):
             url = f"{engine.api.url}{path}"
@@ -101,7 +101,7 @@ async def test_nobody_without_the_key_is_served(pair: Pair, method: str, path: s
                 assert answer.status == 401
 
 
-async def test_whoever_reads_health_and_metrics_needs_no_key(pair: Pair) -> None:
+async def test_health_and_metrics_need_no_key(pair: Pair) -> None:
     async with aiohttp.ClientSession() as stranger:
         for path in ("/health", "/metrics", "/version"):
             async with stranger.get(f"{pair.decode.api.url}{path}") as answer:

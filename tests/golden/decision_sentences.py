@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.explain.sentences import LatencyOutlook, Words, cause, sentence
+from tandem_operator.core.explain.sentences import (
+    LatencyOutlook,
+    ScheduleWords,
+    Words,
+    cause,
+    sentence,
+)
 from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.guard.router_count import count_routers
 from tandem_operator.core.guard.stabilization import Wants
@@ -13,6 +19,7 @@ from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
+from tandem_operator.core.spec import Period
 from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core.scene import NOW_S, make_spec, observe, report
 
@@ -34,7 +41,7 @@ QUOTAS = tuple(
 
 
 def words(role: Role, outlook: LatencyOutlook | None = None, **changes: object) -> Words:
-    """A role at two replicas of at most four."""
+    """Return a role at two replicas of at most four."""
     made = Words(
         role=role,
         outlook=outlook,
@@ -53,7 +60,7 @@ def words(role: Role, outlook: LatencyOutlook | None = None, **changes: object) 
 
 
 def outlook(role: Role, **changes: object) -> LatencyOutlook:
-    """A prediction beyond the bound, and within it after growth."""
+    """Return a prediction beyond the bound, and within it after growth."""
     if role is Role.PREFILL:
         made = LatencyOutlook("TTFT p95", 1.5, None, 1.9, 0.8, 0.2, LOAD[role])
     else:
@@ -62,7 +69,7 @@ def outlook(role: Role, **changes: object) -> LatencyOutlook:
 
 
 def growth(role: Role) -> Iterator[str]:
-    """Why a role grows."""
+    """Yield why a role grows."""
     shapes: tuple[dict[str, object], ...] = (
         {},
         {"before_s": None},
@@ -87,7 +94,7 @@ def _grown(told: Words, *limits: str) -> str:
 
 
 def orders(role: Role) -> Iterator[str]:
-    """Why a role changes for another cause than load."""
+    """Yield why a role changes for another cause than load."""
     told = words(role, outlook(role))
     yield sentence(told, Allowed(0, 3, Reason.INITIAL), Reason.INITIAL)
     for reason in (Reason.AT_BOUND, Reason.REPLACING_PODS, Reason.NODE_DRAIN):
@@ -97,7 +104,7 @@ def orders(role: Role) -> Iterator[str]:
 
 
 def shrinking(role: Role) -> Iterator[str]:
-    """Why a role shrinks."""
+    """Yield why a role shrinks."""
     shapes = (
         words(role, outlook(role)),
         words(role, outlook(role), out_of_reach=OUT_OF_REACH),
@@ -111,9 +118,9 @@ def shrinking(role: Role) -> Iterator[str]:
 
 
 def rest(role: Role) -> Iterator[str]:
-    """Why a role stays as it is: each reason, then each shape of `Steady`."""
+    """Yield why a role stays as it is: each reason, then each shape of `Steady`."""
     for reason in Reason:
-        if reason not in (Reason.INITIAL, Reason.STEADY):
+        if reason not in (Reason.INITIAL, Reason.STEADY, Reason.SCHEDULE):
             told = words(role, outlook(role), bursts=BURSTS)
             yield sentence(told, Allowed(2, 2, reason), reason)
     limited = Allowed(2, 2, Reason.NODE_DRAIN, ("gpuBudget",))
@@ -136,9 +143,25 @@ def rest(role: Role) -> Iterator[str]:
     for shape in shapes:
         told = replace(words(role, outlook(role)), **shape)  # type: ignore[arg-type]
         yield sentence(told, Allowed(2, 2, Reason.STEADY), Reason.STEADY)
+    for schedule in _schedules(role):
+        told = words(role, schedule=schedule)
+        yield sentence(told, Allowed(2, 2, Reason.SCHEDULE), Reason.SCHEDULE)
     for message in _freshness():
         told = words(role, fresh_message=message)
         yield sentence(told, Allowed(2, 2, Reason.STALE_METRICS), Reason.STALE_METRICS)
+
+
+def _schedules(role: Role) -> Iterator[ScheduleWords]:
+    office = Period("office", {role: 2}, NOW_S, NOW_S + 36000.0, "08:00 UTC", "18:00 UTC")
+    shapes: tuple[tuple[Period, int, bool], ...] = (
+        (office, 2, False),
+        (office, 2, True),
+        (office, 1, True),
+        (replace(office, floors={}), 1, True),
+        (replace(office, end_s=None, ends=None), 2, True),
+    )
+    for period, floor, begun in shapes:
+        yield ScheduleWords(period=period, floor=floor, begun=begun)
 
 
 def _freshness() -> Iterator[str]:
@@ -159,7 +182,7 @@ def _freshness() -> Iterator[str]:
 
 
 def routers() -> Iterator[str]:
-    """Why there are more or fewer routers."""
+    """Yield why there are more or fewer routers."""
     busy, calm = report(busy_share=0.7), report(busy_share=0.1)
     for seen, asked in ((busy, 1), (busy, 9), (calm, 2)):
         wants = Wants()

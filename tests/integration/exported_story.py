@@ -5,6 +5,7 @@ requests. Only the labels and series that a scrape itself adds are written here.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -13,6 +14,8 @@ from tandem_engine.router.forwarding.upstream import FailureReason
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.scheduling.placement import DecodeOnly
 from tandem_operator.api import Condition, ConditionType, Cost
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.objective.rest import Rest, Wake
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
@@ -41,14 +44,18 @@ PHASES = [
     Phase("calm again", 400.0, 2.0, 300, 60),
 ]
 BEGIN_S, END_S = EPOCH_S, EPOCH_S + sum(phase.seconds for phase in PHASES)
-SPEC = make_spec(per_thousand_s=0.2, high=6, gpu_budget=6, tpot_s=0.04)
+SPEC = replace(
+    make_spec(per_thousand_s=0.2, high=6, gpu_budget=6, tpot_s=0.04), sleep_after_s=3600.0
+)
+WOKEN = Wake(EPOCH_S - 99.0, EPOCH_S - 98.0, 1, EPOCH_S - 97.0, EPOCH_S - 3.0, EPOCH_S - 2.5)
+"""The wake of the morning."""
 
 
 class Scraped(Tandem):
     """The live core, whose exporter and whose router's metrics are scraped as it goes."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Memory(rest=Rest(wake=WOKEN, wakes=1)))
         self.operator, router = CollectorRegistry(), RouterMetrics()
         ProcessCollector(registry=self.operator)
         self.router, self.lines = router, list[str]()
@@ -64,6 +71,7 @@ class Scraped(Tandem):
             queued=lambda: len(self._whole.router.queue),
             held=lambda: 0,
             generation=lambda: 1,
+            marks=lambda: 0,
             busy_share=lambda: 0.1,
         )
         router.retries.labels(FailureReason.REFUSED.value)
@@ -75,7 +83,7 @@ class Scraped(Tandem):
         return self.pool
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """One pass, as the loop of the operator makes and shows it."""
+        """Return one pass, as the loop of the operator makes and shows it."""
         answer = super().tick(spec, observation, now_s)
         self.now_s = now_s
         ready = [pod.role for pod in observation.pods if pod.phase is PodPhase.READY]
@@ -137,12 +145,12 @@ def _condition(kind: ConditionType) -> Condition:
 
 
 def scraped() -> str:
-    """All scrapes, as a text that `promtool tsdb create-blocks-from openmetrics` reads."""
+    """Return all scrapes, as a text that `promtool tsdb create-blocks-from openmetrics` reads."""
     return "\n".join((*_by_series(_run().lines), "# EOF", ""))
 
 
 def last_shown() -> ShownPool:
-    """All that the operator shows of a pool, at the end of the story."""
+    """Return the operator's view of a pool at the end of the story."""
     shown = _run().shown
     assert shown is not None
     return shown
@@ -162,5 +170,5 @@ def _run() -> Scraped:
 
 
 def _by_series(lines: Iterable[str]) -> list[str]:
-    """Lines of one series side by side, as OpenMetrics wants them."""
+    """Return the lines of one series side by side, as OpenMetrics wants them."""
     return sorted(lines, key=lambda line: (line[: line.index("}")], float(line.rsplit(" ", 1)[1])))

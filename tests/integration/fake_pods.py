@@ -28,16 +28,31 @@ class FakePods:
     def __init__(self):
         self.started_s = time.time() - 7200
         self.silent = False
+        self.classes: list[dict[str, object]] = []
         self._loaded = None
+        self._held_since = None
+        self._rings = threading.Event()
+
+    def hold(self):
+        """Let a request wait in the router, as one does that found the pool at zero."""
+        self._held_since = time.time()
+        self._rings.set()
+
+    def serve_held(self):
+        """Let that request have been answered."""
+        self._held_since = None
+        self._rings.clear()
 
     def load(self, *, prefill_pod, decode_pod):
         """Let requests arrive, as if they had for five minutes."""
         self._loaded = (time.time() - 300, prefill_pod, decode_pod)
 
     def answer(self, port, path):
-        """What a pod answers, by the port that it is asked on."""
+        """Return the answer of a pod on one of its ports."""
         if port == ENGINE_PORT:
             return self._engine_page()
+        if path == "/arrival":
+            return "" if self._rings.wait(20) else None
         return ROUTER_PAGE if path == "/metrics" else json.dumps(self._arrivals())
 
     def _engine_page(self):
@@ -59,6 +74,9 @@ class FakePods:
             ("queued_requests", "queued_prompt_tokens", "prefill_requests", "decode_requests"), 0
         )
         arrivals, finished, legs = [], [], []
+        if self._held_since is not None:
+            arrivals = [[int(self._held_since), _bucket(1), _bucket(PROMPT_TOKENS), 0]]
+            in_system |= {"queued_requests": 1, "queued_prompt_tokens": PROMPT_TOKENS}
         if self._loaded is not None:
             since, prefill_pod, decode_pod = self._loaded
             for second in range(int(since), int(now)):
@@ -78,6 +96,7 @@ class FakePods:
             "arrivals": arrivals,
             "finished": finished,
             "in_system": in_system,
+            "classes": self.classes,
             "legs": legs,
         }
 
@@ -120,8 +139,9 @@ def fake_pods(host):
             if pods.silent:
                 self.send_error(503)
                 return
-            body = pods.answer(self.server.server_port, self.path).encode()
-            self.send_response(200)
+            answer = pods.answer(self.server.server_port, self.path)
+            body = (answer or "").encode()
+            self.send_response(204 if answer is None else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

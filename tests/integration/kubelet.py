@@ -48,13 +48,32 @@ class Kubelet:
 
 @contextlib.contextmanager
 def pods_get_ready(pool, *, host):
-    """Has each pod of the pool Ready soon after it appears, for the block."""
+    """Make each pod of the pool Ready soon after it appears, for the block."""
     ended = threading.Event()
 
     def follow():
         while not ended.wait(START_S):
             with contextlib.suppress(OSError, RuntimeError):
                 pool.make_pods_ready(host=host)
+
+    following = threading.Thread(target=follow, daemon=True)
+    following.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        following.join()
+
+
+@contextlib.contextmanager
+def pods_come_and_go(pool, *, host):
+    """Make each pod of the pool Ready, or gone, soon after it begins to start or to end."""
+    ended, kubelet = threading.Event(), Kubelet(pool, host=host)
+
+    def follow():
+        while not ended.is_set():
+            with contextlib.suppress(OSError, RuntimeError, AssertionError):
+                kubelet.round()
 
     following = threading.Thread(target=follow, daemon=True)
     following.start()

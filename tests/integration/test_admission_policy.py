@@ -1,4 +1,4 @@
-"""What the operator does not let pools do, held against what the API server itself refuses."""
+"""The operator's limits on pools, compared with the refusals of the API server itself."""
 
 import json
 import time
@@ -58,7 +58,7 @@ def namespaced(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(plane: ControlPlane, body: Mapping[str, Any], path: str = POOLS) -> str | None:
-    """What the API server says against it, `None` if it takes it."""
+    """Return the API server's objection to it, `None` if it takes it."""
     try:
         plane.request("POST", path + DRY_RUN, body)
     except RuntimeError as error:
@@ -81,7 +81,7 @@ def test_the_policy_takes_what_the_operator_takes(plane: ControlPlane, name: str
 
 
 def pod_of(podtemplate: Mapping[str, Any]) -> dict[str, Any]:
-    """A decode pod of an installation that lets everything by."""
+    """Return a decode pod of an installation that lets everything by."""
     opened = replace(INSTALLATION, any_pod_template=True)
     stored = pool({"decode": {"podTemplate": podtemplate}})
     made = template(plan(world(stored, installation=opened), now_s=NOW_S), "decode")
@@ -138,7 +138,7 @@ def test_the_policy_reads_the_options_of_one_role(plane: ControlPlane, role: str
     assert "--trust-remote-code" in (said("--trust-remote-code") or "")
 
 
-def test_nobody_has_a_pool_read_a_secret_that_they_may_not_read(plane: ControlPlane):
+def test_a_user_cannot_make_a_pool_read_a_secret_that_the_user_may_not_read(plane: ControlPlane):
     rules = [{"apiGroups": ["tandem-inference.io"], "resources": ["*"], "verbs": ["*"]}]
     grant(plane, "bob", rules)
     grant(plane, "eve", [*rules, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}])
@@ -157,7 +157,7 @@ def test_nobody_has_a_pool_read_a_secret_that_they_may_not_read(plane: ControlPl
             apply("bob", source)
 
 
-def test_nobody_has_a_token_sent_that_they_may_not_read(plane: ControlPlane):
+def test_a_user_cannot_have_a_token_sent_that_the_user_may_not_read(plane: ControlPlane):
     rules = [{"apiGroups": ["tandem-inference.io"], "resources": ["*"], "verbs": ["*"]}]
     grant(plane, "bob", rules)
     grant(plane, "eve", [*rules, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}])

@@ -34,7 +34,7 @@ OF_VLLM = f"all.example.com/{VLLM_IMAGE}"
 
 
 def rendered_with(values: dict[str, Any], folder: Path) -> Objects:
-    """The chart's objects with a file of values."""
+    """Return the chart's objects with a file of values."""
     file = folder / "values.yaml"
     shared = {"imageRegistry": REGISTRY, **values.get("global", {})}
     file.write_text(yaml.safe_dump({**values, "global": shared}))
@@ -43,7 +43,7 @@ def rendered_with(values: dict[str, Any], folder: Path) -> Objects:
 
 
 def at(objects: Objects, path: str) -> Any:
-    """What the objects have at a path of `right_values.py`; `None` if there is no such thing."""
+    """Return the part of the objects at a path of `right_values.py`; `None` if there is none."""
     named, _, rest = path.partition(":")
     kind, _, name = named.partition("/")
     [found] = [o for o in of_kind(objects, kind) if o["metadata"]["name"] == name] or [None]
@@ -59,7 +59,7 @@ def at(objects: Objects, path: str) -> Any:
 
 
 def name_of(item: Any) -> str:
-    """Of a variable, volume or container its name, of an argument the option."""
+    """Return the name of a variable, volume or container, or the option of an argument."""
     return str(item["name"]) if isinstance(item, dict) else item.partition("=")[0]
 
 
@@ -183,7 +183,7 @@ def test_a_common_registry_acts_on_every_image() -> None:
     assert all(image.startswith(("all.example.com/tandem/", OF_VLLM)) for image in images)
 
 
-def test_no_default_image_can_be_published_by_somebody_else() -> None:
+def test_no_default_image_can_be_published_by_others() -> None:
     with pytest.raises(RuntimeError, match=r"image\.registry is empty"):
         run_helm("template", "tandem", CHART)
 

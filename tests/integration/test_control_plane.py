@@ -15,7 +15,7 @@ def test_a_user_without_a_binding_is_refused(control_plane: ControlPlane, namesp
         control_plane.run_kubectl("--kubeconfig", alice, "get", "pods", "-n", namespace)
 
 
-def test_who_reads_the_kubeconfig_while_others_ask_for_it_finds_it_whole(
+def test_the_kubeconfig_is_whole_whenever_a_process_reads_it(
     control_plane: ControlPlane,
 ) -> None:
     path, done = control_plane.kubeconfig, threading.Event()

@@ -10,7 +10,7 @@ from e2e.cluster.controlplane import ControlPlane
 from manifests.generate import ROOT
 from tandem_operator.api import API_VERSION, PoolStatus, parse_pool
 from tandem_operator.api.crd import custom_resource_definition
-from tests.unit.api.bad_pools import BAD_POOLS, GOOD, Bad, merged
+from tests.unit.api.bad_pools import BAD_POOLS, GOOD, OFFICE, Bad, merged
 
 SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 DEFINITION = ROOT / "crds" / "inferencepools.tandem-inference.io.yaml"
@@ -112,6 +112,31 @@ def test_fills_in_the_rest_of_a_half_given_object(kubectl: Kubectl, namespace: s
         "request": "600s",
     }
     assert stored["metrics"] == {"source": "Auto"}
+
+
+def test_takes_classes_and_merges_them_by_name(kubectl: Kubectl, namespace: str) -> None:
+    batch = {"name": "batch", "service": "BestEffort", "models": ["tiny-batch"]}
+    premium = {"name": "premium", "keys": ["sha256:" + "0" * 64], "attainment": "99.9%"}
+    spec = {"model": {"aliases": ["tiny-batch"]}, "slo": {"classes": [batch, premium]}}
+    _apply(kubectl, namespace, merged(GOOD, {"spec": spec}))
+
+    stored = _read(kubectl, namespace)
+    assert stored["spec"]["slo"]["classes"] == [
+        batch | {"priority": 0},
+        premium | {"priority": 0, "service": "Guaranteed"},
+    ]
+    assert parse_pool(stored, strict=True).spec.to_object() == stored["spec"]
+    twice = merged(GOOD, {"spec": {"slo": {"classes": [premium, premium]}}})
+    with pytest.raises(RuntimeError, match="Duplicate value"):
+        _apply(kubectl, namespace, twice)
+
+
+def test_takes_schedules_and_fills_in_their_time_zone(kubectl: Kubectl, namespace: str) -> None:
+    _apply(kubectl, namespace, merged(GOOD, {"spec": {"scaling": {"schedules": [OFFICE]}}}))
+
+    stored = _read(kubectl, namespace)
+    assert stored["spec"]["scaling"]["schedules"] == [{**OFFICE, "timeZone": "UTC"}]
+    assert parse_pool(stored, strict=True).spec.to_object() == stored["spec"]
 
 
 def test_second_apply_of_the_same_pool_is_no_change(

@@ -30,7 +30,7 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def doctor(plane: ControlPlane, *words: str, user: str = "admin") -> tuple[int, dict[str, Any]]:
-    """The exit code, and what it found by part of the cluster and state."""
+    """Return the exit code, and what it found by part of the cluster and state."""
     done = tandem(plane, "doctor", "-o", "json", *words, user=user)
     found: dict[str, Any] = {}
     for each in json.loads(done.stdout)["checks"]:
@@ -111,7 +111,7 @@ def test_gpus_of_nodes_are_held_against_what_pools_ask_for(plane: ControlPlane) 
     assert "default/chat: CapacityBlocked is True: " in after["pools"]["problem"][0]
 
 
-def test_who_may_do_little_is_told_what_could_not_be_looked_at(plane: ControlPlane) -> None:
+def test_doctor_names_the_parts_that_a_user_has_no_right_to_read(plane: ControlPlane) -> None:
     plane.run_kubectl(
         *("create", "rolebinding", "viewer", "-n", "default", "--clusterrole=view"),
         "--user=alice",

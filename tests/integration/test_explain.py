@@ -115,7 +115,9 @@ def test_a_namespace_without_pools_names_those_of_others(explain, team):
     assert f"{team}/chat" in result.stderr
 
 
-def test_who_may_not_see_other_namespaces_is_not_told_of_their_pools(explain, control_plane, team):
+def test_explain_names_no_pools_of_namespaces_that_the_user_may_not_read(
+    explain, control_plane, team
+):
     base = f"/apis/tandem-inference.io/v1alpha1/namespaces/{team}/inferencepools"
     control_plane.request("DELETE", f"{base}/chat")
 
@@ -142,7 +144,7 @@ def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team, in
         decide(control_plane, team, "prefill 3 -> 4: predicted TTFT p95 is 0.6 s (bound 0.45 s)")
         second = next(line for line in watcher.stdout if "prefill 3 -> 4" in line)
         watcher.send_signal(signal.SIGINT)
-        # It may still be in the middle of a table: who closes the pipe under it makes it fail.
+        # It may still be in the middle of a table: to close the pipe under it makes it fail.
         watcher.stdout.read()
 
     assert first

@@ -57,7 +57,7 @@ def peer(one: Peer) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("made", "cases"), [(policies(), CASES), (policies(HUB), DOWNLOADS)], ids=["image", "hub"]
 )
-def test_a_policy_engine_agrees_on_who_reaches_what(
+def test_a_policy_engine_allows_the_same_connections(
     engine: str, made: list[Any], cases: tuple[Case, ...]
 ) -> None:
     found = answers(engine, made, cases)
@@ -70,7 +70,7 @@ def test_a_policy_engine_agrees_on_who_reaches_what(
     assert differing == []
 
 
-def test_without_the_policies_everybody_reaches_everything(engine: str) -> None:
+def test_without_the_policies_every_pod_reaches_every_port(engine: str) -> None:
     assert all(answers(engine, [], CASES))
 
 

@@ -54,6 +54,33 @@ def test_more_arrivals_than_one_pod_can_prefill_bring_another_with_a_reason(serv
     assert json.loads(memory["data"]["memory.json"])
 
 
+def test_classes_reach_the_routers_and_come_back_as_status(serving):
+    pool, pods = serving
+    batch = {"name": "batch", "service": "BestEffort", "ttft": {"target": "10m"}}
+    pool.apply(slo={"preset": "Chat", "classes": [batch]}, scaling={"stabilization": "5s"})
+    counted = {"window_s": 120.0, "output_tokens": 900, "good_output_tokens": 600}
+    pods.classes = [
+        {"name": "default", "finished": 0, "good": 0, "queued_requests": 0, **counted},
+        {"name": "batch", "finished": 8, "good": 6, "queued_requests": 3, **counted},
+    ]
+
+    told = eventually(lambda: (pool.get()["status"].get("slo") or {}).get("classes"), within_s=60)
+
+    settings = json.loads(pool.objects()["ConfigMap", "tiny-router"]["data"]["router.json"])
+    bounds = {each["name"]: each["slo"]["ttft_s"] for each in settings["classes"]}
+    assert bounds == {"default": settings["slo"]["ttft_s"], "batch": 600.0}
+    assert told == [
+        {"name": "default", "queued": 0},
+        {
+            "name": "batch",
+            "attainment": "75.0%",
+            "goodput": "0.05",
+            "goodTokens": "5",
+            "queued": 3,
+        },
+    ]
+
+
 def test_routers_that_are_no_longer_ready_are_still_read(serving):
     pool, pods = serving
     pool.lose_readiness("router")

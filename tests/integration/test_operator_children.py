@@ -118,7 +118,7 @@ def test_a_scale_by_hand_of_a_managed_role_is_taken_back_and_told(pool):
     assert "tiny-prefill" in event["note"]
 
 
-def test_an_external_role_belongs_to_whoever_scales_it(pool):
+def test_an_external_role_keeps_the_count_of_the_client_that_scales_it(pool):
     pool.apply(decode={"management": "External"})
     eventually(lambda: pool.get()["status"]["observedGeneration"] == 2)
     pool.scale("decode", 3)
@@ -310,7 +310,7 @@ def test_a_spec_that_the_api_server_refuses_in_a_child_leaves_everything_as_it_i
     eventually(lambda: pool.condition("Accepted")["status"] == "True")
 
 
-def test_a_service_of_somebody_else_with_our_name_is_not_touched(running, control_plane, namespace):
+def test_a_service_of_another_owner_with_our_name_is_not_touched(running, control_plane, namespace):
     control_plane.run_kubectl(
         *("create", "service", "clusterip", "tiny-router", "--tcp=5:5", "-n", namespace)
     )
@@ -358,7 +358,7 @@ def test_a_pod_made_by_hand_with_the_pools_labels_is_none_of_the_pools(pool):
         assert written == (forged["metadata"].get("annotations") or {})
 
 
-def test_a_config_map_of_somebody_else_is_named_with_its_owner_and_kept(
+def test_a_config_map_of_another_owner_is_named_with_its_owner_and_kept(
     running, control_plane, namespace
 ):
     mine = ("-n", namespace, "configmap", "tiny-memory")

@@ -7,7 +7,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.ports import free_port
-from tests.integration.external_metrics import ExternalMetrics, api_service, autoscaler
+from e2e.external_metrics import ExternalMetrics, api_service, autoscaler
 from tests.integration.operator_process import GROUP, Pool, eventually, install_crd, operator
 
 pytestmark = pytest.mark.timeout(240)
@@ -75,7 +75,7 @@ def pool(running, plane, namespace):
 
 
 class Scaled(Pool):
-    """A pool with what is seen of its PoolRoles."""
+    """A pool with views of its PoolRoles."""
 
     def _path(self, role):
         return f"{GROUP}/namespaces/{self.namespace}/poolroles/{self.name}-{role}"
@@ -109,7 +109,7 @@ class Scaled(Pool):
         return {each["type"]: (each["status"], each["reason"]) for each in found}
 
     def generations(self):
-        """How often the spec of the decode Deployment and of its PoolRole was written."""
+        """Return how often the spec of the decode Deployment and of its PoolRole was written."""
         return tuple(
             each["metadata"]["generation"]
             for each in (self.deployment("decode"), self.role("decode"))
@@ -277,7 +277,7 @@ def test_an_operator_that_just_started_writes_no_count_of_a_followed_role(plane,
     assert pool.generations() == before
 
 
-def test_the_table_and_explain_tell_who_asks_and_what_tandem_recommends(pool):
+def test_the_table_and_explain_show_the_asked_and_the_recommended_count(pool):
     pool.ask(2)
     eventually(lambda: pool.effective() == ("True", "InForce"))
     eventually(lambda: pool.role("decode")["status"]["replicas"] == 2)

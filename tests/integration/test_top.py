@@ -46,7 +46,7 @@ def top(control_plane):
     return top
 
 
-def test_where_nobody_watches_it_prints_one_table(top, team):
+def test_without_a_terminal_it_prints_one_table(top, team):
     result = top("-n", team)
 
     assert result.returncode == 0, result.stderr

@@ -16,7 +16,7 @@ budgets = st.integers(0, 60)
 
 @st.composite
 def curves(draw: st.DrawFn, least: int, *, unit: int | None = None) -> Curve:
-    """Any curve that rises; with `unit`, one that is concave and takes GPUs in equal steps."""
+    """Draw a curve that rises; with `unit`, one that is concave and takes GPUs in equal steps."""
     steps = draw(st.lists(st.tuples(st.integers(1, 8), st.floats(0.0, 30.0)), max_size=6))
     if unit is not None:
         steps = [(unit, gain) for _, gain in sorted(steps, key=lambda step: -step[1])]
@@ -56,7 +56,7 @@ def highest(claims: tuple[Claim, ...]) -> list[str]:
 
 
 def usable(claim: Claim, gpus: int) -> int:
-    """GPUs of the best pair that fits."""
+    """Return the GPUs of the best pair that fits."""
     return max((point.gpus for point in claim.curve if point.gpus <= gpus), default=0)
 
 
@@ -78,7 +78,7 @@ def test_all_minimums_come_first_where_they_fit(claims: tuple[Claim, ...], gpus:
     if sum(claim.least for claim in claims) <= gpus:
         assert all(shares[claim.pool] >= claim.least for claim in claims)
     else:
-        # Nobody gets more than its minimum while another lacks it, but for what fits nobody else.
+        # No pool gets more than its minimum while another lacks it, but for GPUs that fit no other.
         lacking = [c.least for c in claims if shares[c.pool] < c.least and c.asked == 0]
         left = gpus - sum(min(shares[c.pool], c.least) for c in claims)
         assert all(least > left for least in lacking)
@@ -86,7 +86,7 @@ def test_all_minimums_come_first_where_they_fit(claims: tuple[Claim, ...], gpus:
 
 @QUICK
 @given(claim_sets(), budgets)
-def test_nobody_gets_more_than_it_wants_or_has(claims: tuple[Claim, ...], gpus: int) -> None:
+def test_no_pool_gets_more_than_it_wants_or_has(claims: tuple[Claim, ...], gpus: int) -> None:
     shares = allocate(claims, gpus=gpus)
 
     for claim in claims:
@@ -118,7 +118,7 @@ def test_lower_priorities_take_nothing_from_higher_ones(
 
     for claim in claims:
         if claim.pool in top:
-            # What a pool cannot use, or wants no more, may go to whoever wants it.
+            # GPUs that a pool cannot use, or wants no more, may go to another that wants them.
             assert usable(claim, shares[claim.pool]) >= usable(claim, undisturbed[claim.pool])
 
 
@@ -157,7 +157,7 @@ def test_no_gpu_is_left_over_while_a_step_fits(claims: tuple[Claim, ...], gpus: 
 
 @QUICK
 @given(claim_sets(settled=True), budgets)
-def test_who_got_its_share_keeps_it_as_long_as_nothing_changes(
+def test_a_pool_keeps_its_share_as_long_as_nothing_changes(
     claims: tuple[Claim, ...], gpus: int
 ) -> None:
     shares = allocate(claims, gpus=gpus)

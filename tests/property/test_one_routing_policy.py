@@ -21,10 +21,12 @@ from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.router import SimulatedRouter
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.traces.trace import TraceRequest
+from tandem_operator.sim.traces.trace import BLOCK_TOKENS, TraceRequest
 from tandem_routing.learned import Learned
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
+from tandem_routing.prefix_index import Prefix
+from tandem_routing.tenant_shares import Tenant
 from tests.unit.router.pool import settings_document
 from tests.unit.sim.setups import ENGINE, make_spec
 
@@ -33,9 +35,19 @@ TPOT_S = 0.006
 STEP_S = (0.004, 1.8e-4, 1e-9)
 KV_TOKENS, SEATS, OUTPUT_TOKENS = 60_000.0, 24, 100.0
 REQUESTS_PER_POD, TOKENS_PER_POD = 4, 3000
+WEIGHTS = {"": 1.0, "other": 2.0}
 PREFILL, DECODE = ("p0", "p1"), ("d0", "d1")
 
 Choice = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt, and the blocks by which it is known."""
+
+    tokens: int
+    blocks: tuple[int, ...]
+    tenant: str = ""
 
 
 @dataclass(eq=False)
@@ -82,7 +94,9 @@ class Simulated:
         )
         self.router = SimulatedRouter(
             QueueSettings(
-                requests_per_prefill_pod=REQUESTS_PER_POD, tokens_per_prefill_pod=TOKENS_PER_POD
+                requests_per_prefill_pod=REQUESTS_PER_POD,
+                tokens_per_prefill_pod=TOKENS_PER_POD,
+                tenants=WEIGHTS,
             ),
             profile=ENGINE,
             spec=make_spec(tpot_s=TPOT_S),
@@ -95,17 +109,21 @@ class Simulated:
         )
         self.router.view.hear(TimedDecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
 
-    def arrive(self, number: int, tokens: int, deadline_s: float) -> None:
-        now_s = self.clock.now_s
-        self.flights[number] = SimulatedFlight(TraceRequest(now_s, tokens, 10), number, deadline_s)
+    def arrive(self, number: int, prompt: Prompt, deadline_s: float) -> None:
+        request = TraceRequest(
+            self.clock.now_s, prompt.tokens, 10, prompt.blocks, tenant=prompt.tenant
+        )
+        self.flights[number] = SimulatedFlight(request, number, deadline_s)
         self.router.add(self.flights[number])
 
     def prefilled(self, number: int) -> None:
         flight = self.flights[number]
         flight.prefilled_s = self.clock.now_s
+        # An engine that keeps half of what it is taken to keep.
+        flight.cached_tokens = flight.request.prompt_tokens // 4
         self.router.view.came_back([flight], self.clock.now_s)
         self.router.pump()
-        self.router.hand_over(flight)
+        self.router.legs.hand_over(flight)
         self.router.pump()
 
     def first_token(self, number: int) -> None:
@@ -134,9 +152,9 @@ class Request:
 
 
 class Live:
-    """The live router's queue, and what its forwarder does at each event.
+    """The live router's queue, and its forwarder's step at each event.
 
-    What is known of engines is the simulated router's: both learn by the same code.
+    Its knowledge of engines is the simulated router's: both learn by the same code.
     """
 
     def __init__(self, simulated: Simulated) -> None:
@@ -170,12 +188,19 @@ class Live:
     def learned(self) -> Learned:
         return self._known.learned
 
-    async def arrive(self, number: int, tokens: int, deadline_s: float) -> None:
+    async def arrive(self, number: int, prompt: Prompt, deadline_s: float) -> None:
+        prefix, caches = Prefix(prompt.blocks, BLOCK_TOKENS), self.waiting.caches
         waiter = Waiter(
             deadline_s=deadline_s,
-            tokens=tokens,
-            expected=lambda: self.learned.expected(tokens, output_tokens=self._known.output_tokens),
+            tokens=prompt.tokens,
+            expected=lambda: self.learned.expected(
+                prompt.tokens,
+                output_tokens=self._known.output_tokens,
+                held={pod.name: tokens for pod, tokens in caches.held(prefix).items()},
+            ),
             split=True,
+            prefix=prefix,
+            tenant=Tenant(prompt.tenant, WEIGHTS[prompt.tenant]),
         )
         task = asyncio.create_task(self.waiting.admit(waiter))
         request = self.requests[number] = Request(waiter, task)
@@ -203,24 +228,24 @@ class Live:
         request.load = Load(request.waiter.tokens + output_tokens, output_tokens=output_tokens)
         pod.enter(request.load, self._clock.now_s)
         self.choices.append((number, pod.name))
-        self.waiting.arrived(request.placement)
+        self.waiting.places.arrived(request.placement)
 
     async def prefilled(self, number: int) -> None:
         request = self.requests[number]
         assert request.placement is not None
-        self.waiting.left_prefill(request.placement)
+        self.waiting.places.left_prefill(request.placement, computed=True)
         await settle()
         self._decode(number, request, None)
 
     async def first_token(self, number: int) -> None:
         placement = self.requests[number].placement
         assert placement is not None
-        self.waiting.computed(placement)
+        self.waiting.places.computed(placement)
         self.waiting.pump()
 
     async def ended(self, number: int) -> None:
         request = self.requests[number]
-        self.waiting.release(request.decode, request.load)
+        self.waiting.places.release(request.decode, request.load)
 
     async def close(self) -> None:
         tasks = [request.task for request in self.requests.values()]
@@ -243,13 +268,13 @@ def _endpoint(name: str, role: Role, *, leaving: bool = False) -> Endpoint:
 class Arrive:
     """Requests that come one after the other, at once."""
 
-    tokens: tuple[int, ...]
+    prompts: tuple[Prompt, ...]
     slack_s: float
 
 
 @dataclass(frozen=True)
 class Go:
-    """The one of those under way to go on; a fraction of their number tells which."""
+    """The progress of one request under way; a fraction of their number tells which."""
 
     which: float
 
@@ -261,10 +286,17 @@ class Turn:
     name: str
 
 
+# A few beginnings, and prompts that share them or share nothing.
+blocks = st.builds(
+    lambda first, length: tuple(range(10 * first, 10 * first + length)),
+    st.integers(0, 2),
+    st.integers(0, 5),
+)
+prompts = st.builds(Prompt, st.integers(16, 3000), blocks, st.sampled_from(sorted(WEIGHTS)))
 steps = st.one_of(
     st.builds(
         Arrive,
-        st.lists(st.integers(16, 3000), min_size=1, max_size=12).map(tuple),
+        st.lists(prompts, min_size=1, max_size=12).map(tuple),
         st.floats(0.01, 3.0),
     ),
     st.builds(Go, st.floats(0.0, 0.999)),
@@ -290,10 +322,10 @@ async def compare(history: list[tuple[float, Arrive | Go | Turn]]) -> set[str]:
         simulated.clock.now_s += after_s
         known = len(simulated.choices)
         if isinstance(step, Arrive):
-            for tokens in step.tokens:
+            for prompt in step.prompts:
                 deadline_s = simulated.clock.now_s + step.slack_s
-                simulated.arrive(number, tokens, deadline_s)
-                await live.arrive(number, tokens, deadline_s)
+                simulated.arrive(number, prompt, deadline_s)
+                await live.arrive(number, prompt, deadline_s)
                 await settle()
                 number += 1
         elif isinstance(step, Turn):
@@ -323,8 +355,13 @@ async def compare(history: list[tuple[float, Arrive | Go | Turn]]) -> set[str]:
         assert len(simulated.router.queue) == live.waiting.requests
         kinds |= {"whole" for each, at in fresh if at in DECODE and _is_whole(simulated, each)}
         kinds |= {"held" for _ in range(live.waiting.held)}
+        kinds |= {"cached" for leg in live.requests.values() if _held_share(leg)}
     await live.close()
     return kinds
+
+
+def _held_share(request: Request) -> float:
+    return 0.0 if request.placement is None else request.placement.held_share
 
 
 def _by_role(choices: list[Choice]) -> list[list[Choice]]:

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("operator", "engine", "contracts")
 
 # The API writes `20ms` where the core counts `0.02`: the same thing at the edge and inside.
-EDGE_AND_INSIDE = {"PoolSpec", "Slo"}
+EDGE_AND_INSIDE = {"PoolSpec", "Slo", "SloClass"}
 # The operator's image and the engine's share no code but the contracts.
 TWO_IMAGES = {"Device", "Dtype", "Role"}
 # `spec.router` of the API, and the process that it describes.
@@ -18,7 +18,7 @@ SPEC_AND_PROCESS = {"Router"}
 # simulates, or of its command.
 API = {"fleet.py", "placement.py", "pool.py", "router.py", "slo.py"}
 TUNED = {"guard.py", "observe.py", "quota.py"}
-SIMULATED = {"flight.py", "ledger.py"}
+SIMULATED = {"flight.py", "ledger.py", "pod_finder.py"}
 COMMANDS = {"simulate.py"}
 # What an image starts with; the document of `/arrivals`, and what the core makes of it.
 PROGRAMS = {"app.py", "entry.py", "options.py", "__init__.py", "__main__.py"}

@@ -1,4 +1,4 @@
-"""What the cluster's set-up decides from what it finds."""
+"""The choices of the cluster's set-up, from what it finds."""
 
 import subprocess
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_our_own_cluster_may_be_touched() -> None:
 
 
 @pytest.mark.parametrize("labels", [None, {}, {names.OWNED_LABEL: "false"}])
-def test_somebody_elses_cluster_of_the_same_name_is_left_alone(
+def test_a_foreign_cluster_of_the_same_name_is_left_alone(
     labels: dict[str, str] | None,
 ) -> None:
     with pytest.raises(CannotContinueError, match="does not carry our label"):

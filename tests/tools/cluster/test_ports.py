@@ -5,7 +5,7 @@ import socket
 from e2e.cluster.ports import free_ports
 
 
-def test_a_port_for_a_process_is_given_to_nobody_else_before_it_listens() -> None:
+def test_a_port_for_a_process_is_not_given_again_before_the_process_listens() -> None:
     ports = set(free_ports(100))
 
     others = set()

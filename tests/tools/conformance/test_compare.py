@@ -1,4 +1,4 @@
-"""When two answers differ, and what the page of written differences says of it."""
+"""Two answers differ or not, and the page of written differences covers them or not."""
 
 from typing import Any
 
@@ -76,6 +76,27 @@ def test_nor_is_it_with_the_likeliest_tokens_of_each() -> None:
 
     assert found(answer(events=[event("a"), event("b")]), answer(events=[event("a", "b")])) == []
     assert found(answer(events=[event("a", "b")]), answer(events=[event("a"), event("c")])) != []
+
+
+def tool_chunk(*calls: tuple[int, dict[str, str]]) -> dict[str, Any]:
+    parts = [{"index": index, "function": function} for index, function in calls]
+    return {"choices": [{"index": 0, "delta": {"tool_calls": parts}}]}
+
+
+def test_nor_is_it_in_the_arguments_of_a_tool() -> None:
+    start = tool_chunk((0, {"name": "clock", "arguments": "n"}))
+    plain = answer(events=[start, tool_chunk((0, {"arguments": "ull"}))])
+    pool = answer(
+        events=[start, tool_chunk((0, {"arguments": "ul"})), tool_chunk((0, {"arguments": "l"}))]
+    )
+    whole = tool_chunk((0, {"name": "clock", "arguments": "null"}))
+    other = answer(events=[start, tool_chunk((0, {"arguments": "u"}))])
+    two = answer(events=[start, tool_chunk((0, {"arguments": "ul"}), (1, {"arguments": "l"}))])
+
+    assert found(plain, pool) == []
+    assert found(plain, answer(events=[whole])) == []
+    assert found(plain, other) != []
+    assert found(plain, two) != []
 
 
 def test_another_text_or_end_of_a_stream_is_a_difference() -> None:

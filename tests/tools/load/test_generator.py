@@ -89,7 +89,7 @@ async def test_a_finished_request_has_both_latencies_and_the_engines_token_count
     assert body["stream"] is True
 
 
-async def test_the_tokens_of_an_answer_are_kept_for_who_wants_them_streamed_or_not():
+async def test_the_tokens_of_an_answer_are_kept_on_request_streamed_or_not():
     async def answer(_, request, body):
         if not body.get("stream"):
             choice = {"index": 0, "text": "ab", "token_ids": [7, 8]}

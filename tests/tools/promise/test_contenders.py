@@ -88,7 +88,7 @@ def test_the_cheapest_fixed_fleet_reaches_the_target(tmp_path: Path) -> None:
     assert row["attainment"] >= STEP.target
 
 
-def test_who_knows_the_process_has_seen_none_of_its_draws(tmp_path: Path) -> None:
+def test_the_informed_fleet_has_seen_none_of_the_draws(tmp_path: Path) -> None:
     seeds: list[int] = []
 
     class Counted(Bench):
@@ -147,7 +147,7 @@ def test_an_autoscaler_gets_the_cheapest_settings_that_reach_the_target(tmp_path
     assert len(tried) < 10
 
 
-def test_who_learns_as_it_happens_prepares_nothing_for_it(tmp_path: Path) -> None:
+def test_the_surprised_policy_prepares_nothing_for_an_event(tmp_path: Path) -> None:
     long = Mix(Lengths(8000), Lengths(50))
     surge = replace(STEP, traffic=replace(STEP.traffic, high_rps=10.0, mix=long))
     bench = Bench(surge, Kept(tmp_path / "runs.jsonl"), None)

@@ -1,6 +1,7 @@
 """The plugin of a release, unpacked and linked as krew does it."""
 
 import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -11,7 +12,7 @@ import yaml
 
 from e2e.cluster.names import ROOT
 from e2e.cluster.store import sha256
-from release.krew import PLATFORMS, Platform, manifest, plugin
+from release.krew import PLATFORMS, PYTHONS, Platform, manifest, plugin
 from release.order import Order, Source
 from tests.unit.cli.files import POOL, PROFILE
 
@@ -24,7 +25,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def made(folder: Path, wheel: Path, of: Platform) -> Path:
-    """The archive for this Python alone, and the manifest beside it."""
+    """Return the archive for this Python alone, and the manifest beside it."""
     work = folder / "work"
     work.mkdir(parents=True)
     plugin(ORDER, SOURCE, wheel=wheel, folder=folder, work=work, platforms=[of], pythons=[VERSION])
@@ -61,7 +62,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Path:
 
 
 def run(linked: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command with nothing of this environment but the Python of these tests."""
+    """Return a command with nothing of this environment but the Python of these tests."""
     path = f"{linked}:/usr/bin:/bin"
     return subprocess.run(
         [linked / words[0], *words[1:]],
@@ -156,3 +157,13 @@ def test_the_manifest_names_each_archive(archive: Path) -> None:
     assert document["spec"]["version"] == "v0.1.0"
     with tarfile.open(archive) as packed:
         assert packed.getmember(found["bin"]).mode == 0o755
+
+
+def test_the_plugin_looks_for_each_python_that_it_has_packages_for():
+    script = (ROOT / "release" / "plugin" / "kubectl-tandem").read_text()
+
+    looked_for = re.search(r"^for python in .* python3 (.*); do$", script, re.MULTILINE)
+
+    assert looked_for is not None
+    assert sorted(looked_for[1].split()) == [f"python{each}" for each in sorted(PYTHONS)]
+    assert f"no Python {PYTHONS[0]} to {PYTHONS[-1]} is on the PATH" in script

@@ -1,4 +1,4 @@
-"""What the core is shown of the simulated pool is what a live operator would see."""
+"""The core sees of the simulated pool what a live operator would see."""
 
 from typing import Any
 
@@ -98,7 +98,7 @@ def test_a_new_worker_starts_and_becomes_ready_when_the_simulator_says_so() -> N
     assert new.ready_s - new.created_s == pytest.approx(60.0)
 
 
-def test_a_draining_worker_serves_nobody_and_still_holds_its_gpu() -> None:
+def test_a_draining_worker_serves_no_request_and_still_holds_its_gpu() -> None:
     observation = seen(
         snapshot(1.0), snapshot(2.0, active_prefill_ids=[], draining_prefill_ids=[0])
     )

@@ -27,7 +27,7 @@ def test_what_is_written_for_the_replay_is_what_was_read(tmp_path: Path) -> None
     assert tuple(replay_lines(trace)) == ROWS
 
 
-def test_requests_without_blocks_get_some_that_nobody_shares() -> None:
+def test_requests_without_blocks_get_blocks_that_no_other_request_shares() -> None:
     requests = (TraceRequest(0.0, 900, 7), TraceRequest(1.0, 600, 9, (3, 8)))
     more = (TraceRequest(2.0, 513, 1), TraceRequest(3.0, 512, 1))
 

@@ -21,6 +21,12 @@ GOOD: Mapping[str, Any] = {
         "decode": {"maxReplicas": 3},
     },
 }
+OFFICE: Mapping[str, Any] = {
+    "name": "office",
+    "start": "0 8 * * 1-5",
+    "duration": "10h",
+    "prefill": {"minReplicas": 2},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +45,12 @@ class Bad:
     works: str | None = None
 
     def manifest(self) -> dict[str, Any]:
-        """The whole object."""
+        """Return the whole object."""
         return merged(GOOD, self.patch)
 
 
 def merged(value: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7396)."""
+    """Return the JSON merge patch (RFC 7396) of two values."""
     if not isinstance(patch, Mapping):
         return copy.deepcopy(patch)
     result = dict(value) if isinstance(value, Mapping) else {}
@@ -145,6 +151,75 @@ BAD_POOLS = (
     _ttft("TTFT with a space", "500 ms"),
     _spec("TTFT as a number", "slo.ttft.target", slo={"ttft": {"target": 500}}),
     _spec("TTFT of 100 characters", "slo.ttft.target", slo={"ttft": {"target": "5" * 98 + "ms"}}),
+    _spec(
+        "class in capitals",
+        "slo.classes[0].name",
+        "batch",
+        slo={"classes": [{"name": "Batch"}]},
+    ),
+    _spec("no class", "slo.classes", slo={"classes": []}),
+    _spec(
+        "service of a class",
+        "slo.classes[0].service",
+        slo={"classes": [{"name": "batch", "service": "Cheap"}]},
+    ),
+    _spec(
+        "class of another model",
+        "slo.classes",
+        "model.aliases",
+        slo={"classes": [{"name": "batch", "models": ["other"]}]},
+    ),
+    _spec(
+        "key of a class in the clear",
+        "slo.classes[0].keys[0]",
+        "sha256:",
+        slo={"classes": [{"name": "batch", "keys": ["secret"]}]},
+    ),
+    _spec(
+        "attainment of a class",
+        "slo.classes[0].attainment",
+        "99%",
+        slo={"classes": [{"name": "batch", "attainment": "100%"}]},
+    ),
+    _spec(
+        "tenant without a name",
+        "router.tenants.named[0].name",
+        router={"tenants": {"named": [{"weight": 2}]}},
+    ),
+    _spec(
+        "tenant with a colon",
+        "router.tenants.named[0].name",
+        "team-search",
+        router={"tenants": {"named": [{"name": "a:b"}]}},
+    ),
+    _spec(
+        "tenant with the name of all others",
+        "router.tenants.named[0].name",
+        "team-search",
+        router={"tenants": {"named": [{"name": "other"}]}},
+    ),
+    _spec(
+        "weight of no tenant",
+        "router.tenants.named[0].weight",
+        router={"tenants": {"named": [{"name": "a", "weight": 0}]}},
+    ),
+    _spec(
+        "key of a tenant in the clear",
+        "router.tenants.named[0].keys[0]",
+        "sha256:",
+        router={"tenants": {"named": [{"name": "a", "keys": ["secret"]}]}},
+    ),
+    _spec(
+        "header of tenants with a colon",
+        "router.tenants.header",
+        "X-Tenant-Id",
+        router={"tenants": {"header": "X-Tenant:"}},
+    ),
+    _spec(
+        "no tokens a minute",
+        "router.tenants.tokensPerMinute",
+        router={"tenants": {"tokensPerMinute": 0}},
+    ),
     _spec("TPOT fast", "slo.tpot.target", "50ms", slo={"tpot": {"target": "fast"}}),
     _spec("TPOT without target", "slo.tpot.target", slo={"tpot": {"target": None}}),
     _spec(
@@ -170,6 +245,61 @@ BAD_POOLS = (
     ),
     _spec("prefill at zero", "prefill.minReplicas", "write 1", prefill={"minReplicas": 0}),
     _spec("decode at zero", "decode.minReplicas", "write 1", decode={"minReplicas": 0}),
+    _spec(
+        "to zero in seconds",
+        "scaling.scaleToZeroAfter",
+        "write for example 10m",
+        scaling={"scaleToZeroAfter": "30s"},
+    ),
+    _spec(
+        "to zero beside another owner",
+        "scaling.scaleToZeroAfter",
+        "management: Managed",
+        scaling={"scaleToZeroAfter": "10m"},
+        decode={"management": "External"},
+    ),
+    _spec(
+        "schedule of six fields",
+        "scaling.schedules",
+        "write for example 0 8 * * 1-5",
+        scaling={"schedules": [{**OFFICE, "start": "0 0 8 * * 1-5"}]},
+    ),
+    _spec(
+        "schedule without end",
+        "scaling.schedules",
+        "write for example 10h",
+        scaling={"schedules": [{**OFFICE, "duration": "0s"}]},
+    ),
+    _spec(
+        "schedule that holds nothing",
+        "scaling.schedules",
+        "write for example prefill: {minReplicas: 2}",
+        scaling={"schedules": [{k: v for k, v in OFFICE.items() if k != "prefill"}]},
+    ),
+    _spec(
+        "schedule at zero",
+        "scaling.schedules",
+        scaling={"schedules": [{**OFFICE, "prefill": {"minReplicas": 0}}]},
+    ),
+    _spec(
+        "schedule above the most",
+        "scaling.schedules",
+        "up to maxReplicas of a Managed role",
+        scaling={"schedules": [{**OFFICE, "prefill": {"minReplicas": 999}}]},
+    ),
+    _spec(
+        "schedule beside another owner",
+        "scaling.schedules",
+        "leave the role out",
+        scaling={"schedules": [OFFICE]},
+        prefill={"management": "External"},
+    ),
+    _spec(
+        "schedule above the budget",
+        "scaling.gpuBudget",
+        "write at least that sum",
+        scaling={"gpuBudget": 2, "schedules": [OFFICE]},
+    ),
     _spec("max of zero", "decode.maxReplicas", "example 4", decode={"maxReplicas": 0}),
     _spec("replicas as text", "decode.minReplicas", decode={"minReplicas": "two"}),
     _spec("a million replicas", "decode.maxReplicas", decode={"maxReplicas": 1_000_000}),

@@ -161,7 +161,7 @@ def test_an_amount_of_another_type_is_told_once() -> None:
     )
 
 
-def test_a_field_beside_the_spec_that_nobody_knows_is_told_by_a_linter() -> None:
+def test_lint_reports_an_unknown_field_beside_the_spec() -> None:
     mistyped = {**GOOD, "specc": {}}
 
     assert parse_pool(mistyped) == parse_pool(GOOD)

@@ -12,7 +12,8 @@ from tandem_operator.cli.diagnosis import gateways, gpu_claims, hardware, instal
 from tandem_operator.cli.diagnosis.check_result import CheckResult, CheckState
 from tandem_operator.cli.diagnosis.examine import CHECKS, NOT_ALL, OK, PROBLEMS, examine, exit_code
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, OperatorFacts, Topic
-from tandem_operator.cli.input.cluster_survey import claims_of, operator_of, prometheus_of
+from tandem_operator.cli.input.named_objects import claims_of, prometheus_of
+from tandem_operator.cli.input.operator_deployment import operator_of
 from tandem_operator.kube.rights import Right
 from tests.unit.cli.files import tandem
 from tests.unit.cli.saved import condition, pool

@@ -1,5 +1,6 @@
 """`tandem explain` tells a saved pool's decisions, what they rest on, and what to do."""
 
+import copy
 import json
 import os
 import re
@@ -58,6 +59,35 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
     assert "12.4/s" in result.stdout
     # A number that a newer operator writes is shown under its own name.
     assert "new_number" in result.stdout
+
+
+def test_each_class_is_told_of(explain):
+    told = copy.deepcopy(pool())
+    told["status"]["slo"]["classes"] = [
+        {"name": "batch", "attainment": "75.0%", "goodTokens": "5", "queued": 3},
+        {"name": "default", "queued": 0},
+    ]
+
+    result = explain(told)
+
+    assert "class batch" in result.stdout
+    assert "75.0% attainment, 5 good tokens/s, 3 waiting" in result.stdout
+    assert "class default" in result.stdout
+
+
+def test_each_schedule_is_told_of(explain):
+    told = copy.deepcopy(pool())
+    told["status"]["schedules"] = [
+        {"name": "office", "until": "2026-09-21T18:00:00Z", "next": "2026-09-22T08:00:00Z"},
+        {"name": "night", "next": "2026-09-21T22:00:00Z"},
+        {"name": "always"},
+    ]
+
+    shown = re.sub(" +", " ", explain(told).stdout)
+
+    assert "office in force until 2026-09-21T18:00:00Z; begins at 2026-09-22T08:00:00Z" in shown
+    assert "night begins at 2026-09-21T22:00:00Z" in shown
+    assert "always in force" in shown
 
 
 def test_text_of_others_cannot_move_the_cursor(explain):
@@ -232,7 +262,7 @@ def test_a_pool_whose_spec_makes_no_sense_is_explained_all_the_same(explain):
     assert "prefill 2 -> 3" in result.stdout
 
 
-def test_a_pool_that_nobody_has_looked_at_is_told_as_such(explain):
+def test_explain_says_that_no_operator_has_seen_a_pool(explain):
     new = pool()
     del new["status"]
 
@@ -347,7 +377,7 @@ def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain
     assert "decode step of b streams" not in told
 
 
-def test_says_where_a_data_sheet_stands_in_for_what_nobody_has_measured(explain):
+def test_says_which_values_come_from_a_data_sheet_because_none_was_measured(explain):
     prior = Prior(service=(0.04, 0.0002, 1e-6), step=(0.01, 0.00005, 1e-9))
     engines = EngineModels().with_start_up(Role.PREFILL, StartUp(), prior)
     before = memory_to_json(Memory(learned=LearnedEngines(engines={"r1": engines})))

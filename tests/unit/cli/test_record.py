@@ -131,7 +131,9 @@ def test_what_is_not_there_is_one_sentence(cluster, words, said):
     assert said in failed(tandem("record", *words, "-o", "-"))
 
 
-def test_who_may_not_forward_ports_is_told_which_right_it_takes(cluster, add_router, now_s):
+def test_a_user_without_the_right_to_forward_ports_is_told_which_right_it_takes(
+    cluster, add_router, now_s
+):
     add_router("chat-router-0", page(now_s=now_s))
     cluster.refused = 403
 
@@ -169,7 +171,7 @@ def test_a_pool_without_traffic_is_no_trace(cluster, add_router, now_s):
         (("-o", "none/trace.jsonl"), "the folder none does not exist"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_before_anybody_is_asked(cluster, words, said):
+def test_senseless_options_are_refused_before_any_router_is_asked(cluster, words, said):
     assert said in sentence(tandem("record", "chat", *words))
     assert cluster.forwarded == []
 

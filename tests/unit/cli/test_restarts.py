@@ -1,4 +1,4 @@
-"""What `tandem diff` says of restarts is what the operator does to pod templates."""
+"""`tandem diff` says of restarts what the operator does to pod templates."""
 
 from typing import Any
 
@@ -22,7 +22,9 @@ EDITS: tuple[tuple[str, Any], ...] = (
     ("router.timeouts.request", "5m"),
     ("router.decodeAdmission", "Unlimited"),
     ("router.prefillOverflow", "Never"),
+    ("router.prefillPlacement", "LeastLoaded"),
     ("router.cacheSaltHeader", "X-Tenant-Id"),
+    ("router.tenants.header", "X-Tenant-Id"),
     ("router.requestLog", "All"),
     ("router.tracing.endpoint", "http://otel:4318"),
     ("router.image", "router:2"),
@@ -72,7 +74,7 @@ EDITS_OF_A_VALUE: tuple[tuple[Any, Any], ...] = (
 
 
 def agree(old: Any, new: Any) -> bool:
-    """Whether `diff` names fields exactly where pod templates differ."""
+    """Return whether `diff` names fields exactly where pod templates differ."""
     pools = (parse_pool(pool(old)), parse_pool(pool(new)))
     return (templates(old) != templates(new)) == bool(need_new_pods(pools))
 

@@ -1,4 +1,4 @@
-"""`tandem simulate` runs the manifest's own spec and tells what came of it, in three forms."""
+"""`tandem simulate` runs the manifest's own spec and reports the outcome in three forms."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.unit.cli.files import POOL, PROFILE, SHORT, tandem, write
+from tests.unit.cli.files import POOL, PROFILE, SHORT, sentence, tandem, write
 
 pytestmark = pytest.mark.simulates
 
@@ -39,6 +39,79 @@ def test_tells_the_figures_of_the_run_in_table_and_json(run):
     assert one["cost"] == pytest.approx(2 * one["gpu_hours"])
     assert f"{one['requests']:,}" in shown
     assert f"{100 * one['attainment']:.2f}%" in shown
+
+
+CLASSED = POOL.replace(
+    "    attainment: 95%\n",
+    "    attainment: 95%\n"
+    "    classes:\n"
+    "    - {name: batch, service: BestEffort, ttft: {target: 5m}}\n",
+)
+
+
+def test_each_class_has_a_row_and_attainment_is_of_guaranteed_requests(tmp_path):
+    out = tmp_path / "out.json"
+    path = write(tmp_path, "classed.yaml", CLASSED)
+
+    result = tandem(
+        *("simulate", "-f", path, *PROFILE, *SHORT, "--class", "batch=0.5", "--json", str(out))
+    )
+
+    assert result.exit_code == 0, result.output
+    [one] = json.loads(out.read_text())["runs"]
+    default, batch = one["classes"]["default"], one["classes"]["batch"]
+    assert default["requests"] + batch["requests"] == one["requests"]
+    assert 0.4 < batch["requests"] / one["requests"] < 0.6
+    assert one["attainment"] == pytest.approx(default["good"] / default["requests"])
+    assert "attainment of batch" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("batch", "--class must be a name and a share from 0 to 1, such as batch=0.5"),
+        ("batch=2", "--class must be a name and a share from 0 to 1, such as batch=0.5"),
+        ("other=0.5", "--class names other, but the pool has default, batch"),
+    ],
+)
+def test_a_class_that_makes_no_sense_is_refused(tmp_path, given, words):
+    path = write(tmp_path, "classed.yaml", CLASSED)
+
+    result = tandem("simulate", "-f", path, *PROFILE, *SHORT, "--class", given)
+
+    assert words in " ".join(sentence(result).split())
+
+
+def test_a_pool_without_classes_takes_none(pool):
+    result = tandem("simulate", "-f", pool, *PROFILE, *SHORT, "--class", "batch=0.5")
+
+    assert "the pool has no spec.slo.classes" in " ".join(sentence(result).split())
+
+
+TENANTED = POOL.replace(
+    "  slo:\n", "  router: {tenants: {named: [{name: search, weight: 2}]}}\n  slo:\n"
+)
+
+
+def test_each_tenant_has_a_row(tmp_path):
+    out = tmp_path / "out.json"
+    path = write(tmp_path, "tenanted.yaml", TENANTED)
+    tenants = ("--tenant", "search=0.5", "--tenant", "support=0.25")
+
+    result = tandem("simulate", "-f", path, *PROFILE, *SHORT, *tenants, "--json", str(out))
+
+    assert result.exit_code == 0, result.output
+    [one] = json.loads(out.read_text())["runs"]
+    found = {name: each["requests"] / one["requests"] for name, each in one["tenants"].items()}
+    assert found == pytest.approx({"search": 0.5, "support": 0.25, "": 0.25}, abs=0.1)
+    assert "attainment of tenant search" in result.stdout
+    assert "attainment of requests of no tenant" in result.stdout
+
+
+def test_a_pool_without_tenants_takes_none(pool):
+    result = tandem("simulate", "-f", pool, *PROFILE, *SHORT, "--tenant", "search=0.5")
+
+    assert "the pool has no spec.router.tenants" in " ".join(sentence(result).split())
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another(run):

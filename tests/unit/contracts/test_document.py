@@ -20,14 +20,14 @@ def test_tables_show_the_parts_of_a_document_and_their_defaults():
     made = filled("<!-- made from router_settings -->\n<!-- end -->\n")
 
     assert "| `decode` | `PaceSettings` or null, optional |" in made
-    assert "`PaceSettings`: How fast one decode pod is" in made
+    assert "`PaceSettings`: The learned speed of one decode pod." in made
     assert "| `attainment` | number, optional | Default: 0.99. |" in made
 
 
 def test_a_constant_has_its_value_and_its_text():
     made = filled("<!-- made from names -->\n<!-- end -->\n")
 
-    assert "| `CONTROL_PORT` | `8001` | Of an engine pod: the launcher. |" in made
+    assert "| `CONTROL_PORT` | `8001` | Port of the launcher in an engine pod. |" in made
 
 
 def test_a_table_that_nothing_makes_is_an_error():

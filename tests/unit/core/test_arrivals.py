@@ -22,7 +22,10 @@ def test_seconds_before_the_youngest_router_started_are_unknown() -> None:
 
 
 def _since_start(*counts: int, before: int = 0) -> Arrivals:
-    """What a router saw that started so long ago; a `before` makes the history longer than kept."""
+    """Return the arrivals at a router that started so long ago.
+
+    A `before` makes the history longer than the kept one.
+    """
     start_s = NOW_S - len(counts)
     rows = [arrival(start_s + i, count, 100 * count) for i, count in enumerate(counts) if count]
     return merge([report(started_s=start_s - before, arrivals=rows)], expected=1)
@@ -32,7 +35,7 @@ STEADY = (18, 22, 20, 17, 25, 19, 21, 20, 16, 24, 20, 23, 18, 20, 22, 19)
 
 
 @pytest.mark.parametrize("waited", [(90,), (0, 0, 0, 90), (90, 70, 60)])
-def test_those_who_waited_for_a_router_are_no_burst_of_its_traffic(waited: tuple[int, ...]) -> None:
+def test_requests_that_waited_for_a_router_are_no_burst(waited: tuple[int, ...]) -> None:
     merged = _since_start(*waited, *STEADY, *STEADY)
 
     assert merged.counts == (*STEADY, *STEADY)
@@ -66,7 +69,7 @@ def test_a_loss_that_a_clock_set_back_has_yet_to_come_to_shows_in_no_rate() -> N
     assert merge([report(), gone], expected=1).complete
 
 
-def test_whether_anybody_waited_is_not_told_before_what_followed_was_seen() -> None:
+def test_waiting_requests_are_recognised_only_after_the_seconds_that_follow() -> None:
     assert _since_start(90, *STEADY[:14]).known_s == 15
     assert _since_start(90, *STEADY[:15]).known_s == 15
 

@@ -1,4 +1,4 @@
-"""The error budget counts each request that ended once, and plans for what is left of it."""
+"""The error budget counts each ended request once, and plans for the rest of the budget."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ WINDOW_S = TUNING.objective.budget_window_s
 
 
 def told(now_s: float, *, router: str = "router-1", since_s: float = NOW_S) -> RouterReport:
-    """What a router says at `now_s` of requests that end each second, one in ten of them late."""
+    """Return a router's report at `now_s`: requests end each second, one in ten of them late."""
     rows = [
         ended(second, ENDED_PER_S, good=ENDED_PER_S - LATE_PER_S)
         for second in range(int(max(since_s, now_s - 1200.0)), int(now_s) + 1)
@@ -56,7 +56,7 @@ def looked(*looks_s: float, routers: tuple[str, ...] = ("router-1",)) -> ErrorBu
 
 
 def spent(late_share: float, *, minutes: int = 60) -> ErrorBudget:
-    """A budget after minutes of a thousand requests each."""
+    """Return a budget after minutes of a thousand requests each."""
     good = round(1000 * (1.0 - late_share))
     return ErrorBudget(folded_s=0, finished=(1000,) * minutes, good=(good,) * minutes)
 
@@ -217,7 +217,7 @@ def test_late_requests_are_counted_where_too_few_ended_for_a_rate() -> None:
     assert left.burn_rates == {}
 
 
-def test_nobody_gets_a_burn_rate_of_requests_that_did_not_end() -> None:
+def test_too_few_ended_requests_give_no_burn_rate() -> None:
     assert ErrorBudget().left(0.95).burn_rates == {}
     assert ErrorBudget().left(0.95).late_requests == {}
 

@@ -1,4 +1,4 @@
-"""A tick's result in a `Decision`: whose reason counts, what is predicted, and what is left out."""
+"""A tick's result in a `Decision`: the reason that counts, the predictions, and the gaps."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,7 +40,7 @@ FRESH = Freshness(act=True, shrink=True, message="all is fresh")
 
 
 def late_share(rate_rps: float, replicas: int) -> float:
-    """Each replica bears ten requests a second, and what is above that is late."""
+    """Return the late share where each replica bears ten requests a second."""
     return max(0.0, 1.0 - replicas * EACH_RPS / rate_rps) if rate_rps > 0.0 else 0.0
 
 
@@ -55,7 +55,7 @@ FORECAST = Forecast(lead_s=60.0, levels=(Level(60.0, 25.0, (20.0, 30.0)),))
 
 
 def ending(**more: object) -> Outcomes:
-    """A hundred requests that ended in the last minute."""
+    """Return a hundred requests that ended in the last minute."""
     return outcomes([scene.report(finished=[ended(NOW_S - 5, 100, **more)])], window_s=60)  # type: ignore[arg-type]
 
 
@@ -112,7 +112,7 @@ def test_a_count_that_stays_since_too_little_is_known_says_so(unknown: str) -> N
     assert "too few measurements" not in report(view()).sentence
 
 
-def test_who_owns_a_count_or_a_mode_that_changes_nothing_is_said_first() -> None:
+def test_a_sentence_begins_with_the_owner_or_the_mode_that_stops_the_change() -> None:
     def told(**settings: object) -> tuple[Reason, str]:
         spec = make_spec(**settings)  # type: ignore[arg-type]
         role = report(view(prefill=Allowed(2, 3, None), spec=spec)).roles[Role.PREFILL]

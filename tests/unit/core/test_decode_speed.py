@@ -1,4 +1,4 @@
-"""What the routers are told of a decode replica, and who is late while still waiting."""
+"""The routers' knowledge of a decode replica, and requests that are late while they still wait."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from tests.unit.core.test_sizing import arrivals, poisson
 
 
 def situated(*, step_s: float = 0.07, slowdown: float = 1.0, held_tokens: float = 0.0) -> Situation:
-    """An engine of 10 ms for one stream that measured `step_s` for 64."""
+    """Return an engine of 10 ms for one stream that measured `step_s` for 64."""
     start_up = StartUp(prefill=((32.0, 0.02), (1024.0, 0.2)), steps=((1.0, 0.01), (64.0, step_s)))
     models = (
         EngineModels().with_start_up(Role.PREFILL, start_up).with_start_up(Role.DECODE, start_up)
@@ -146,7 +146,7 @@ def test_prompts_that_decode_holds_back_are_decodes_backlog() -> None:
     assert held.replicas(Role.DECODE, busy_s_per_token=0.01) == pytest.approx(0.15)
 
 
-def test_who_waits_for_decode_is_served_by_more_of_it_within_the_look_ahead() -> None:
+def test_decode_grows_to_serve_requests_that_wait_for_it_within_the_look_ahead() -> None:
     # Six hundred prompts of a hundred tokens, over a minute: ten requests/s more.
     demands = situated(held_tokens=60_000.0).demands
 
@@ -154,7 +154,7 @@ def test_who_waits_for_decode_is_served_by_more_of_it_within_the_look_ahead() ->
     assert demands[Role.DECODE].backlog == pytest.approx(10.0 * demands[Role.DECODE].busy, rel=0.01)
 
 
-def test_who_is_late_and_still_waits_is_a_violation_already() -> None:
+def test_a_waiting_request_that_is_late_counts_as_a_violation_already() -> None:
     late = waiting(overdue_requests=10, held_overdue_requests=7)
 
     found = outcomes([late], window_s=60)
@@ -162,7 +162,7 @@ def test_who_is_late_and_still_waits_is_a_violation_already() -> None:
     assert (found.finished, found.late_ttft, found.good) == (50, 10, 40)
     assert found.attainment == pytest.approx(0.8)
     assert found.blame == {"decode_admission": 7, "router_queue": 3}
-    # They have made nothing yet: what is learned of outputs is of those that ended.
+    # They have made nothing yet: outputs are learned from requests that ended.
     assert found.answered == 40
 
 
@@ -183,7 +183,7 @@ def test_what_was_overdue_for_a_minute_is_not_counted_again_when_it_ends() -> No
     assert (fresh.finished, fresh.late_ttft, fresh.blame) == (32, 2, {"router_queue": 2})
 
 
-def test_who_is_late_for_one_roles_sake_does_not_speak_for_the_other() -> None:
+def test_a_request_that_is_late_because_of_one_role_does_not_judge_the_other() -> None:
     prefill_is_short = outcomes([waiting(overdue_requests=20)], window_s=60)
     ready = {role: SeenReady(ready=1, since_s=NOW_S - 300.0) for role in Role}
     before = Correction(expected_late=dict.fromkeys(Role, 0.3), ready=ready)
@@ -199,5 +199,5 @@ def test_who_is_late_for_one_roles_sake_does_not_speak_for_the_other() -> None:
         ).of(Role.DECODE)
 
     assert after(prefill_is_short) == 1.0
-    # With nobody late at all, decode is faster than it was taken for.
+    # With no late request at all, decode is faster than assumed.
     assert after(outcomes([waiting()], window_s=60)) < 1.0

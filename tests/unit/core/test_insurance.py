@@ -257,7 +257,7 @@ def test_what_was_late_counts_once_as_much_could_be_ready() -> None:
     assert covered(lulls_and_bursts(6), before=more).since_s == 7
 
 
-def test_within_the_record_nobody_holds_more_than_the_record_needed() -> None:
+def test_within_the_record_no_role_holds_more_than_the_record_needed() -> None:
     spans = lulls_and_bursts(6)
     cover = covered(spans, lead_s=20.0)
 

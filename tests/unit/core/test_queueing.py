@@ -67,7 +67,7 @@ def test_more_patience_never_makes_more_late(queue: Queue, more_s: float) -> Non
     assert calmer.late <= queue.late + ROUNDING
 
 
-def test_nobody_is_late_where_nobody_comes() -> None:
+def test_no_request_is_late_without_arrivals() -> None:
     assert Queue(rate_rps=0.0, servers=0).late == 0.0
 
 

@@ -27,7 +27,7 @@ class Story:
         self.asked = 1
 
     def tick(self, *prefill: tuple[PodPhase, bool], decode: int = 1) -> Decision:
-        """One look at prefill pods, each a phase and whether its node is being emptied."""
+        """Look once at prefill pods, each a phase and whether its node is being emptied."""
         self.now_s += 5.0
         mine = tuple(
             replace(pods(Role.PREFILL, 1, phase=phase)[0], name=f"prefill-{index}", leaving=leaving)
@@ -128,7 +128,7 @@ def test_a_node_that_takes_pods_again_ends_the_relief() -> None:
     assert step(story.tick((THERE, False), (COMING, False)))[:2] == (2, 1)
 
 
-def test_a_relief_is_not_given_back_while_nobody_serves() -> None:
+def test_a_relief_replica_stays_while_no_pod_serves() -> None:
     story = Story()
     story.tick((THERE, True))
 

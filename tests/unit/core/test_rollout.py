@@ -1,4 +1,4 @@
-"""What a rollout may do next, and what of the budget it takes."""
+"""The next steps of a rollout, and its share of the budget."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_the_role_that_is_further_behind_goes_next():
     assert steps(ahead, BEFORE, budget=5) == (RolloutStep.WAIT, RolloutStep.IN_PLACE)
 
 
-def test_nobody_else_serves_with_less_while_a_new_pod_starts():
+def test_no_other_role_serves_with_fewer_pods_while_a_new_pod_starts():
     under_way = Turnover(asked=2, pods=2, old=1, starting=1)
 
     assert steps(under_way, BEFORE, budget=5) == (RolloutStep.SURGE, RolloutStep.WAIT)

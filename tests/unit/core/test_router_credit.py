@@ -1,4 +1,4 @@
-"""What the router saves in an overload needs no replica; what it cannot save still does."""
+"""Requests that the router saves in an overload need no replica; those that it cannot save do."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ REQUESTS = 2000
 
 
 def even_work(*, chunked: bool = False, spare_s: float = 0.4) -> PrefillWork:
-    """Requests at even distances in operational time: `at` is in mean distances between them."""
+    """Return requests at even distances in operational time; `at` counts mean distances."""
     jobs = tuple(Job(float(i), SERVICE_S, spare_s) for i in range(REQUESTS))
     per_chunk = 20
     chunks = tuple(
@@ -64,7 +64,7 @@ def test_an_overload_costs_its_excess_and_no_more(
     assert found == pytest.approx(excess, abs=0.03)
 
 
-def test_first_come_first_served_loses_everybody_to_the_same_overload() -> None:
+def test_first_come_first_served_makes_every_request_late_in_the_same_overload() -> None:
     assert Replay(even_work()).late_share(2 * 1.2 / SERVICE_S, 2) > 0.9
 
 
@@ -90,7 +90,7 @@ def test_decode_loses_the_mean_excess_of_a_normal_load() -> None:
 
 
 def late_below(most_rps: float) -> Callable[[float, int], float]:
-    """Nobody is late up to so many requests per second and replica, everybody above."""
+    """Return a law: no request is late up to so many per second and replica, all above."""
     return lambda rate_rps, replicas: float(rate_rps > most_rps * replicas)
 
 

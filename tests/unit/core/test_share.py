@@ -1,4 +1,4 @@
-"""What a pool may hold of a quota, what more would buy it, and the words for it."""
+"""A pool's share of a quota, what more would buy it, and the words for it."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -58,7 +58,7 @@ def curve_of(
 
 
 def line(*points: tuple[int, float]) -> Curve:
-    """A curve of GPUs and good requests per second."""
+    """Return a curve of GPUs and good requests per second."""
     return tuple(CurvePoint(gpus, dict.fromkeys(Role, 1), goodput) for gpus, goodput in points)
 
 
@@ -151,7 +151,7 @@ def test_a_step_of_four_gpus_competes_with_what_it_gives_per_gpu() -> None:
     assert allocate([wide, steep], gpus=11) == {"wide": 5, "steep": 4}
 
 
-def test_gpus_that_a_wide_step_cannot_use_go_to_who_can() -> None:
+def test_gpus_that_a_wide_step_cannot_use_go_to_another_pool() -> None:
     wide = Claim("wide", priority=0, least=5, curve=line((5, 4.0), (9, 24.0)))
     steady = Claim("steady", priority=0, least=2, curve=line((2, 4.0), (3, 8.0), (4, 12.0)))
 
@@ -216,7 +216,7 @@ def test_a_new_pool_waits_at_zero_in_both_roles_until_its_whole_minimum_is_free(
     assert {plan.to for plan in started.roles.values()} == {1}
 
 
-def test_a_new_pool_waits_as_well_while_nobody_would_give_its_minimum_up() -> None:
+def test_a_new_pool_waits_while_no_pool_can_give_up_gpus_for_its_minimum() -> None:
     # All but one of the GPUs are in use, by a pool that holds no more than its own minimum.
     waiting = tick(quota(3, neighbour(2), hard_gpus=4), NEW)
 
@@ -242,7 +242,7 @@ def test_an_unmeasured_pool_loses_nothing_to_a_higher_priority() -> None:
     assert decision.share.gpus == 6
 
 
-def test_a_pool_at_rest_gives_up_what_a_higher_priority_wants_and_says_to_whom() -> None:
+def test_a_pool_at_rest_gives_gpus_to_a_higher_priority_and_names_that_pool() -> None:
     greedy = neighbour(4, curve=line((2, 1.0), (8, 100.0)))
 
     decision = tick(quota(10, greedy), observe(prefill=3, decode=3))
@@ -312,7 +312,7 @@ def test_the_tighter_of_budget_and_share_is_named() -> None:
     assert "the namespace quota of 4 GPUs has no free GPU" in by_quota.sentence
 
 
-def test_what_nobody_wants_is_room_for_a_rollout() -> None:
+def test_gpus_that_no_pool_wants_are_room_for_a_rollout() -> None:
     wanting = neighbour(2, curve=line((2, 1.0), (4, 9.0)))
 
     share = tick(quota(8, wanting), observe()).share

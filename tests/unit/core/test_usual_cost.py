@@ -1,4 +1,4 @@
-"""What requests usually cost: one odd minute changes it little, other requests do so at once."""
+"""The usual cost of requests: one odd minute changes it little, other requests do so at once."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def dearer(times: float) -> Work:
 
 
 def longer(role: Role, times: float) -> Work:
-    """Requests of which a role has so many times as much to do."""
+    """Return the requests of which a role has so many times as much to do."""
     return replace(
         WORK,
         busy={**WORK.busy, role: times * WORK.busy[role]},
@@ -58,7 +58,7 @@ def test_requests_that_are_clearly_others_count_at_once(role: Role, times: float
 
 
 @pytest.mark.parametrize("role", Role)
-def test_who_is_late_follows_from_the_usual_cost(role: Role) -> None:
+def test_late_requests_follow_from_the_usual_cost(role: Role) -> None:
     usual = usual_of({}, WORK)
 
     found = as_usual(dearer(2.0), usual)

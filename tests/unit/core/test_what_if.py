@@ -1,4 +1,4 @@
-"""The play of a history: who would have been late on which fleet, and what it would have held."""
+"""The play of a history on a fleet: the requests that would be late, and the replicas held."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -172,7 +172,7 @@ def test_a_higher_floor_makes_fewer_late_and_holds_more() -> None:
     assert all(more.replica_s > less.replica_s for less, more in pairwise(found))
 
 
-def test_no_floor_is_tried_beyond_the_first_with_which_nobody_is_late() -> None:
+def test_no_floor_is_tried_beyond_the_first_without_late_requests() -> None:
     found = played(lived([(LOW_RPS, 600.0)]))
 
     assert found[-1].floor < 12

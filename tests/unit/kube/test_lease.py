@@ -84,7 +84,7 @@ def lease_of(kube, identity="me"):
     return Lease(kube, terms, clock=time.monotonic)
 
 
-async def test_creates_a_lease_that_nobody_made(server, kube):
+async def test_creates_a_missing_lease(server, kube):
     lease = lease_of(kube)
 
     await lease.acquire()

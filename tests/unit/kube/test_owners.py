@@ -48,7 +48,7 @@ def test_a_copy_of_the_deployments_count_asks_for_nothing():
     assert asked_by(written(), EXTERNAL) == {}
 
 
-def test_whose_pool_role_it_is_goes_by_its_name_as_others_may_edit_labels():
+def test_a_pool_role_belongs_to_a_pool_by_its_name_as_others_may_edit_labels():
     [found] = written("kubectl")
     found["metadata"]["labels"]["tandem-inference.io/role"] = "prefill"
 

@@ -1,4 +1,4 @@
-"""Statuses and Events: what is written, and above all what is not."""
+"""The writes of statuses and Events, and above all the writes that are left out."""
 
 import copy
 import itertools
@@ -93,7 +93,7 @@ async def test_numbers_alone_wait_and_a_transition_does_not(api):
 
 
 def under_load(tick, *, prefill=3, reason="prefill stays at 3"):
-    """What a pool that serves says at one tick: all that is measured has moved."""
+    """Return the report of a pool that serves, at one tick: all measured values have moved."""
     step = {"from": prefill, "to": prefill}
     return changed(
         slo={"ttft": {"p95": f"{400 + tick}ms"}, "goodputPerGPU": f"1.{tick}"},
@@ -152,7 +152,7 @@ def test_a_step_that_is_taken_again_is_another_decision():
     assert without_numbers(first) != without_numbers(again)
 
 
-async def test_an_event_names_the_pool_and_who_reports_it(api):
+async def test_an_event_names_the_pool_and_the_reporter(api):
     kube, recorder = api
     events = EventWriter(kube, instance="pod_1", now=Clock())
 

@@ -3,7 +3,7 @@ import pytest
 from tandem_operator.api import InferencePool
 from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.counts import as_if_ours, replicas_last_decided
-from tandem_operator.workloads import pass_plan as planning
+from tandem_operator.workloads import pass_basis, pass_plan
 from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import KEY, own
 from tests.unit.workloads.cluster import pool
@@ -69,7 +69,7 @@ EXTERNAL = {"management": "External"}
 
 
 def left(*changes, generation=1, accepted="True"):
-    """A pool as a process left it at generation 1, and as it is now."""
+    """Return a pool as a process left it at generation 1, and as it is now."""
     condition = {"type": "Accepted", "status": accepted, "observedGeneration": 1}
     status = {
         "observedGeneration": 1,
@@ -81,7 +81,7 @@ def left(*changes, generation=1, accepted="True"):
 
 
 def last_decided(stored):
-    parsed = planning.parsed_pool(stored)
+    parsed = pass_basis.parsed_pool(stored)
     spec = parsed.spec if isinstance(parsed, InferencePool) else None
     return replicas_last_decided(stored, spec)
 
@@ -101,7 +101,7 @@ def test_a_new_process_starts_from_what_the_last_one_wrote():
         left(accepted="False"),
     ],
 )
-def test_what_nobody_wrote_is_not_taken_for_ours(stored):
+def test_a_count_that_the_status_lacks_is_not_taken_for_ours(stored):
     assert last_decided(stored) == {}
 
 
@@ -220,17 +220,19 @@ async def test_a_pass_at_rest_reads_parses_and_renders_the_pool_once(store, monk
     await store.passes(3)
     calls = []
 
-    def counted(name):
-        original = getattr(planning, name)
+    def counted(module, name):
+        original = getattr(module, name)
 
         def call(*args, **kwargs):
             calls.append(name)
             return original(*args, **kwargs)
 
-        monkeypatch.setattr(planning, name, call)
+        monkeypatch.setattr(module, name, call)
 
     for name in ("parse_pool", "templates_of", "see"):
-        counted(name)
+        for module in (pass_basis, pass_plan):
+            if hasattr(module, name):
+                counted(module, name)
     await store.passes()
 
     assert sorted(calls) == ["parse_pool", "see", "templates_of"]

@@ -17,20 +17,20 @@ def second(store):
 
 
 def renew(store, *, at):
-    """The other operator renews its Lease."""
+    """Renew the Lease of the other operator."""
     name = OTHER.partition("/")[2]
     store.kinds["leases"][name] = {"metadata": {"name": name}, "spec": {"renewTime": at}}
 
 
 async def watched(store, *, seconds, renewed):
-    """Passes over so much time, in which the other operator renews its Lease or does not."""
+    """Pass over so much time, in which the other operator renews its Lease or does not."""
     for turn in range(seconds // 5):
         if renewed or turn == 0:
             renew(store, at=turn)
         await store.passes()
 
 
-async def test_an_operator_puts_its_lease_into_the_status_of_a_pool_that_nobody_runs(store):
+async def test_an_operator_writes_its_lease_into_the_status_of_a_pool_without_an_operator(store):
     store.restart(lease=OWN)
 
     await store.passes(2)
@@ -85,7 +85,7 @@ async def test_an_operator_without_a_lease_leaves_a_pool_to_one_that_renews_its_
 
 
 @pytest.mark.parametrize("named", ["../../api/v1/secrets/x", "a/b/c", "no-slash", "A/B", ""])
-async def test_a_status_that_names_no_lease_keeps_nobody_away(second, named):
+async def test_a_status_without_a_lease_stops_no_operator(second, named):
     second.pool["status"] = {"operator": named}
 
     await second.passes(2)

@@ -1,4 +1,4 @@
-"""Which pools an operator serves, and under which Lease."""
+"""The pools that an operator serves, and the Lease that it holds for them."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_an_option_is_taken_by_its_whole_name_alone(short, capsys):
         *("TANDEM_ENGINE_CPU_IMAGE", "TANDEM_ENGINE_GPU_IMAGE"),
     ],
 )
-def test_no_image_is_taken_that_nobody_named(monkeypatch, variable):
+def test_no_image_is_used_that_neither_pool_nor_operator_names(monkeypatch, variable):
     monkeypatch.delenv(variable, raising=False)
     installation = options_from([]).installation
 

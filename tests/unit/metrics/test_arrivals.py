@@ -13,6 +13,7 @@ REPORT = {
     "now_s": 1100.2,
     "bucket_edges_tokens": [128, 512],
     "arrivals": [[1050, [0, 2, 0], [0, 411, 0], 96]],
+    "best_effort": [1052],
     "finished": [
         [
             1051,
@@ -64,6 +65,7 @@ def test_reads_the_documented_answer():
     report = parsed()
 
     assert report.arrivals[0].prompt_tokens == (0, 411, 0)
+    assert report.best_effort == (1052,)
     assert report.finished[0].blame == {"router_queue": 1}
     assert report.finished[0].echoes == {"router_queue": 1}
     assert report.legs[0].role is Role.PREFILL
@@ -74,7 +76,7 @@ def test_reads_the_documented_answer():
     assert report.sick == (SickPod("tiny-decode-y", Role.DECODE, 1090.0, "kv"),)
 
 
-def test_an_older_router_holds_nobody_back():
+def test_a_report_of_an_older_router_is_accepted():
     older = dict.fromkeys(("queued_requests", "queued_prompt_tokens"), 0)
     report = parsed(in_system={**older, "prefill_requests": 1, "decode_requests": 4})
 

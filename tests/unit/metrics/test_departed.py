@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.observation import ClassWindow
 from tandem_operator.core.observe.arrivals import HISTORY_S, merge
 from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.source import RouterTarget, Targets
@@ -42,7 +43,8 @@ def test_the_arrivals_of_a_router_that_is_gone_stay_in_the_history():
 
 def test_nothing_waits_in_a_router_that_is_gone():
     departed = Departed()
-    busy = replace(told("b", 5, legs=[leg("p-1")]), **BUSY)
+    batch = ClassWindow("batch", 120.0, 9, 9, 90, 90, queued_requests=3)
+    busy = replace(told("b", 5, legs=[leg("p-1")]), **BUSY, classes=(batch,))
     departed.add(targets("a", "b"), (told("a"), busy), now_s=NOW_S)
 
     found = departed.add(targets("a"), (told("a"),), now_s=NOW_S + 5)
@@ -51,6 +53,7 @@ def test_nothing_waits_in_a_router_that_is_gone():
     assert (gone.router, gone.ended, gone.sampled_s) == ("b", True, NOW_S + 5)
     assert (gone.queued_requests, gone.queued_prompt_tokens, gone.prefill_requests) == (0, 0, 0)
     assert gone.legs == ()
+    assert gone.classes == ()
 
 
 def test_a_router_that_merely_does_not_answer_is_missing_and_not_gone():
@@ -90,7 +93,7 @@ def test_routers_of_a_pool_that_is_gone_are_forgotten():
 
 
 def a_rollout(departed):
-    """Router `a` takes clients for 500 s; `b` opens 20 s ago, `a` closes after it, and is gone."""
+    """Replace router `a`, which took clients for 500 s, by `b`, which opened 20 s ago."""
     a, b = told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25)
     departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 30)
     departed.add(targets(closed("a", 20), opened("b", 20)), (a, b), now_s=NOW_S - 15)
@@ -135,7 +138,7 @@ def test_nor_is_it_there_where_one_of_the_routers_answers_later():
 
 
 def vanished(departed, *, silent_s):
-    """Router `b` is found gone after so much silence; `a` goes on."""
+    """Return router `b` is found gone after so much silence; `a` goes on."""
     both = (told("a", 300, started_s=NOW_S - 500), told("b", 300, started_s=NOW_S - 500))
     departed.add(targets(opened("a", 495), opened("b", 495)), both, now_s=NOW_S)
     return looked_at(departed, NOW_S + silent_s)
@@ -196,7 +199,7 @@ def test_a_router_whose_container_starts_again_leaves_what_it_told():
     assert (merged.known_s, sum(merged.counts), merged.complete) == (500, 6.0, False)
 
 
-def test_while_no_router_took_clients_nobody_knows_who_would_have_come():
+def test_arrivals_are_unknown_while_no_router_takes_clients():
     departed = Departed()
     a, b = told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25)
     departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 60)
@@ -244,7 +247,7 @@ def test_times_of_whole_seconds_leave_a_second_between_one_that_closes_and_one_t
     assert merge(found, expected=2).known_s == known_s
 
 
-def test_nobody_joins_those_who_open_later():
+def test_a_router_does_not_join_routers_that_open_later():
     departed = Departed()
     departed.add(targets(), (), now_s=NOW_S - 60)
     first, second = told("a", 5, started_s=NOW_S - 30), told("b", 5, started_s=NOW_S - 40)

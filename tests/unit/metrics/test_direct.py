@@ -140,7 +140,7 @@ async def test_an_engine_that_measured_nothing_of_use_is_not_asked_again(source,
     assert len(seen) == 1
 
 
-async def test_an_engine_whose_control_port_hangs_holds_nobody_up(source, monkeypatch):
+async def test_an_engine_with_a_hanging_control_port_delays_no_other_read(source, monkeypatch):
     monkeypatch.setattr(source, "_timeout_s", 600.0)
     async with serving({"/info": hangs}) as (port, _), asyncio.timeout(60.0):
         assert await source.start_ups(targets(engine=9, control=port)) == {}

@@ -1,4 +1,4 @@
-"""The operator's own metrics: what is promised, decided, measured and spent, by pool."""
+"""The operator's own metrics: promises, decisions, measurements and costs, by pool."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.role import Role
+from tandem_operator.core.schedules import Called
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.series import SERIES
@@ -37,7 +38,7 @@ class Clock:
 
 
 class Page:
-    """What a scrape of one operator finds of its pools."""
+    """The pools' series in a scrape of one operator."""
 
     def __init__(self) -> None:
         self.registry, self.clock = CollectorRegistry(), Clock()
@@ -142,6 +143,14 @@ def test_the_bounds_of_the_spec_are_shown_by_role() -> None:
         assert page.value("tandem_pool_max_replicas", role=role.value) == 6.0
     assert page.value("tandem_pool_gpu_budget") == 9.0
     assert page.value("tandem_pool_mode", mode="Auto") == 1.0
+
+
+def test_the_least_of_a_role_includes_what_schedules_hold() -> None:
+    held = Called(floors={Role.PREFILL: 4, Role.DECODE: 2})
+    page = Page().show(shown(decision=decided(called=held)))
+
+    assert page.value("tandem_pool_min_replicas", role="prefill") == 4.0
+    assert page.value("tandem_pool_min_replicas", role="decode") == 2.0
 
 
 def test_a_budget_that_a_rollout_uses_a_part_of_is_shown_as_its_user_wrote_it() -> None:

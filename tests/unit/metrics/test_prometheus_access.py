@@ -1,4 +1,4 @@
-"""With whose token, tenant and authorities a Prometheus is asked, and who never sees them."""
+"""The token, tenant and authorities of requests to a Prometheus, and who must not see them."""
 
 import json
 import logging
@@ -65,6 +65,18 @@ async def test_a_token_that_was_replaced_is_the_one_that_is_sent(token_file, tmp
     server = await found(installation, asking())
 
     assert server.headers["Authorization"] == "Bearer another"
+
+
+async def test_readers_differ_by_token_and_tenant_and_reveal_neither(token_file):
+    installation = installed("https://central:9090", token_file=token_file)
+
+    ours = (await found(installation, asking())).asker
+    open_to_all = installed("https://central:9090")
+    others = [await found(open_to_all, asking(**named)) for named in ({}, {"tenant": "a"})]
+
+    assert ours == (await found(installation, asking())).asker
+    assert len({ours, *(server.asker for server in others)}) == 3
+    assert TOKEN not in ours
 
 
 async def test_a_server_that_a_pool_names_gets_nothing_of_the_installations(token_file, tmp_path):
@@ -161,7 +173,7 @@ async def test_what_cannot_be_a_token_is_not_sent_and_not_told(token):
         (b"x" * (prometheus_access.LARGEST_BUNDLE_BYTES + 1), "are larger than"),
     ],
 )
-async def test_authorities_that_cannot_be_read_trust_nobody_instead_of_everybody(bundle, why):
+async def test_unreadable_authorities_trust_no_server_instead_of_every_server(bundle, why):
     with pytest.raises(NoAnswerError, match=why):
         await found(INSTALLATION, asking(url=OTHER, caConfigMapRef={"name": "ours"}), ours=bundle)
 
@@ -252,7 +264,7 @@ async def test_a_refused_token_is_told_as_one(token_file):
 
 
 async def collected_from(answer, token_file):
-    """What is collected of a pool through the installation's server, which gets its token."""
+    """Return what is collected of a pool through the installation's server with its token."""
     async with (
         serving({"/api/v1/query": answer}) as (port, seen),
         aiohttp.ClientSession() as session,

@@ -15,7 +15,7 @@ from tests.unit.router import fake_named
 
 @dataclass
 class Script:
-    """What the engine does with the requests to come."""
+    """The engine's behaviour towards the next requests."""
 
     prefill_s: float = 0.0
     first_token_s: float = 0.0
@@ -25,6 +25,7 @@ class Script:
     usage_tokens: int | None = None
     statuses: list[int] = field(default_factory=list)
     error: dict[str, Any] | None = None
+    error_never_ends: bool = False
     freeze: bool = False
     freeze_after: int | None = None
     cut_after: int | None = None
@@ -32,6 +33,7 @@ class Script:
     error_event_after: int | None = None
     abort: bool = False
     kv: bool = True
+    kv_more: dict[str, Any] = field(default_factory=dict)
     kv_ends_s: Callable[[], float] | None = None
     continuous: bool = True
     final_usage: bool = True
@@ -40,6 +42,7 @@ class Script:
     text: str | None = None
     named_parts: list[dict[str, Any]] | None = None
     stop_reason: str = "end_turn"
+    tokenizer_answer: web.Response | None = None
     prefill_usage: Any = None
     garbage_after: int | None = None
     garbage: bytes = b"{nonsense"
@@ -134,6 +137,8 @@ class FakeEngine:
         if self.script.statuses:
             document = self.script.error or {"error": {"message": "scripted", "type": "scripted"}}
             return web.json_response(document, status=self.script.statuses.pop(0))
+        if self.script.tokenizer_answer is not None:
+            return self.script.tokenizer_answer
         return web.json_response({"count": 2, "tokens": [7, 8], "engine": self.name})
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
@@ -171,6 +176,10 @@ class FakeEngine:
             return web.json_response({"error": {"message": "scripted"}}, status=500)
         if script.statuses:
             status = script.statuses.pop(0)
+            if script.error_never_ends:
+                response = web.StreamResponse(status=status)
+                await response.prepare(request)
+                await asyncio.sleep(60)
             document = script.error or {"error": {"message": "scripted", "type": "scripted"}}
             return web.json_response(document, status=status)
         chat = request.path.endswith("chat/completions")
@@ -199,6 +208,7 @@ class FakeEngine:
                 "remote_host": "127.0.0.1",
                 "remote_port": 5600,
                 "tp_size": 1,
+                **self.script.kv_more,
             }
             if self.script.kv_ends_s is not None:
                 answer["kv_transfer_params"] |= {
@@ -308,7 +318,7 @@ class FakeEngine:
         if options.get("include_usage") and script.final_usage:
             report = head({})
             report["choices"] = []
-            report["usage"] = self._usage(seen, made * len(choices))
+            report["usage"] = self._usage(seen, script.usage_tokens or made * len(choices))
             await send(report)
         await response.write(b"data: [DONE]\n\n")
         self.streams_ended += 1

@@ -1,4 +1,4 @@
-"""What the router says about requests: `/arrivals`, `/metrics`, the timing record, blame."""
+"""The router's account of requests: `/arrivals`, `/metrics`, the timing record, blame."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from tandem_contracts import logs
-from tandem_contracts.arrivals import ArrivalsReport, InSystem
+from tandem_contracts.arrivals import MOST_COUNT, ArrivalsReport, InSystem
 from tandem_contracts.router_settings import SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.router_metrics import log_spaced_buckets
@@ -28,11 +28,11 @@ def timings(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
 
 
-def reported(ledger: Ledger) -> dict[str, Any]:
+def reported(ledger: Ledger, **more: Any) -> dict[str, Any]:
     nobody = InSystem(
         queued_requests=0, queued_prompt_tokens=0, prefill_requests=0, decode_requests=0
     )
-    report = ledger.report(now_s=ledger.now_s, in_system=nobody, sick=[], busy_share=0.0)
+    report = ledger.report(now_s=ledger.now_s, in_system=nobody, sick=[], busy_share=0.0, **more)
     document: dict[str, Any] = json.loads(report.model_dump_json(by_alias=True, warnings=False))
     return document
 
@@ -104,10 +104,21 @@ async def test_an_estimated_prompt_becomes_exact_once_the_engine_has_counted_it(
 
 async def test_what_prefill_pods_have_cached_is_learned(pool: Pool) -> None:
     pool.engines["p0"].script.cached_tokens = 300
-    for _ in range(60):
+    for first in range(60):
+        await pool.stream([first] * 600)
+
+    learned = pool.router.learned
+    assert learned.cached_ratio[2].value == pytest.approx(0.5, rel=0.1)
+    assert learned.kept_ratio.value == 1.0
+
+
+async def test_what_prefill_pods_kept_of_what_they_should_have_is_learned(pool: Pool) -> None:
+    pool.engines["p0"].script.cached_tokens = 300
+    for _ in range(80):
         await pool.stream([5] * 600)
 
-    assert pool.router.learned.cached_ratio[2].value == pytest.approx(0.5, rel=0.1)
+    # Of 600 ids, two stretches of 256 are known.
+    assert pool.router.learned.kept_ratio.value == pytest.approx(300 / 512, rel=0.1)
 
 
 async def test_the_estimate_learns_from_exact_counts(pool: Pool) -> None:
@@ -137,13 +148,103 @@ def test_seconds_without_requests_have_no_row_and_old_rows_go() -> None:
     now = 1000.0
     ledger = Ledger(router="r", wall=lambda: now, clock=lambda: now)
     ledger.arrive(10)
+    ledger.arrive_best_effort()
     now += 5.4
     ledger.arrive(10)
+    ledger.arrive_best_effort()
     assert [row[0] for row in reported(ledger)["arrivals"]] == [1000, 1005]
+    assert reported(ledger)["best_effort"] == [1000, 1005]
 
     now = 1000.0 + HISTORY_S
 
     assert [row[0] for row in reported(ledger)["arrivals"]] == [1005]
+    assert reported(ledger)["best_effort"] == [1005]
+
+
+def test_the_report_can_be_read_after_the_clock_was_set_back() -> None:
+    now = 10_000.0
+    ledger = Ledger(router="r", wall=lambda: now, clock=lambda: 0.0)
+    for _ in range(HISTORY_S):
+        ledger.arrive(10)
+        now += 1.0
+    arrived = ledger.arrive(10)
+    now -= 5000.0
+    for _ in range(HISTORY_S):
+        ledger.arrive(10)
+        now += 1.0
+
+    ArrivalsReport.model_validate(reported(ledger))
+    # That second comes again, and a request of the first time ends in it.
+    now = arrived
+    ledger.arrive(100)
+    ledger.correct(arrived, estimated=10, exact=2000, cached=7)
+    ledger.withdraw(arrived, tokens=2000, cached=9)
+    ledger.withdraw(arrived, tokens=100, cached=0)
+    ledger.withdraw(arrived, tokens=100, cached=0)
+    ArrivalsReport.model_validate(reported(ledger))
+
+
+def test_a_clock_that_is_set_back_by_little_loses_nothing() -> None:
+    now = 10_000.0
+    ledger = Ledger(router="r", wall=lambda: now, clock=lambda: 0.0)
+    ledger.arrive(10)
+    now -= 30.0
+
+    ledger.arrive(10)
+
+    assert [row[0] for row in reported(ledger)["arrivals"]] == [9970, 10_000]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("at", ["p0", "d0"])
+async def test_the_report_can_be_read_whatever_an_engine_counts(
+    pool: Pool, at: str, path: str
+) -> None:
+    if at == "d0":
+        pool.show("p0", leaving=True)
+    script = pool.engines[at].script
+    script.cached_tokens, script.usage_tokens = 999_999_999, 999_999_999
+    asked = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
+    fields = {"/v1/responses": {"input": "hello"}, "/v1/messages": asked}.get(path, {"prompt": [5]})
+
+    status, _, _ = await pool.post({"model": "tiny", **fields}, path)
+    await pool.idle()
+
+    assert status == 200
+    async with pool.client.get(
+        f"http://127.0.0.1:{pool.router.internal_port}/arrivals"
+    ) as response:
+        report = ArrivalsReport.model_validate_json(await response.read())
+    assert sum(leg.requests for leg in report.legs) >= 1
+    for leg in report.legs:
+        assert leg.cached_tokens <= leg.prompt_tokens
+
+
+def test_no_total_of_a_report_is_beyond_what_its_reader_takes() -> None:
+    ledger = Ledger(router="r", wall=lambda: 10.0, clock=lambda: 10.0)
+    pod = Pod(Endpoint(name="d", role=Role.DECODE, host="h", port=1))
+    verdict = judge(
+        Timeline(received_s=9.9, first_token_s=9.95, last_token_s=10.0),
+        Ending.ANSWERED,
+        ended_s=10.0,
+        slo=SloSettings(ttft_s=1.0, tpot_s=1.0),
+        prompt_tokens=5,
+        output_tokens=2**60,
+    )
+
+    ledger.finish(verdict, None, output_tokens=2**60)
+    ledger.finish_class("chat", verdict, output_tokens=2**60)
+    ledger.leg_began(pod)
+    ledger.leg_ended(pod)
+    ledger.leg_served(
+        pod, prompt_tokens=2**60, cached_tokens=2**60, computed_tokens=2**60, output_tokens=2**60
+    )
+
+    report = reported(ledger, classes=ledger.classes({"chat": 0}))
+    read = ArrivalsReport.model_validate(report)
+    assert read.finished[0][1].finished == 1
+    assert read.finished[0][1].output_tokens == MOST_COUNT
+    assert read.classes[0].good_output_tokens == MOST_COUNT
 
 
 async def test_a_restarted_router_says_when_it_started(pool: Pool) -> None:
@@ -199,6 +300,8 @@ tandem_router_ttft_part_seconds_count{part="prefill"} 1.0
 tandem_router_blame_total{cause="error"} 0.0
 tandem_router_prompt_tokens_total 3.0
 tandem_router_cached_tokens_total 0.0
+tandem_router_foreseen_cached_tokens_total 0.0
+tandem_router_prefix_marks 0.0
 tandem_router_output_tokens_total 4.0
 tandem_router_queued_requests 0.0
 tandem_router_in_flight_requests{phase="prefill"} 0.0
@@ -307,6 +410,18 @@ async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
     assert row["tpot_s"] >= 0.01
     assert row["duration_s"] >= row["ttft_s"] + 4 * row["tpot_s"]
     assert "secret" not in json.dumps(row)
+
+
+async def test_ttft_is_measured_finer_than_by_whole_milliseconds(
+    pool: Pool, tmp_path: Path
+) -> None:
+    for _ in range(5):
+        await pool.stream("hello")
+        await pool.idle()
+
+    milliseconds = [row["ttft_s"] * 1000.0 for row in timings(tmp_path)]
+
+    assert any(abs(each - round(each)) > 0.001 for each in milliseconds), milliseconds
 
 
 @pytest.mark.parametrize(
@@ -512,6 +627,23 @@ async def test_the_mean_transfer_time_comes_from_the_decode_pods(pool: Pool) -> 
     await pool.idle()
     name = "tandem_router_ttft_part_seconds_sum"
     assert pool.metric(name, part="transfer") == pytest.approx(0.02)
+
+
+async def test_a_decode_pod_that_began_anew_has_no_transfers_of_negative_time(pool: Pool) -> None:
+    polls = DecodeReads(
+        fleet=pool.router.fleet,
+        upstream=pool.router._upstream,
+        learned=pool.router.learned,
+    )
+    totals = "vllm:nixl_xfer_time_seconds_sum {}\nvllm:nixl_xfer_time_seconds_count {}\n"
+    pool.engines["d0"].metrics = totals.format(1.0, 2)
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+
+    # More than before, in less time: they are other ones.
+    pool.engines["d0"].metrics = totals.format(0.03, 3)
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+
+    assert pool.router.learned.transfer_s == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("value", ["1e999", "1.2.3", "-1", "1e300", "+"])

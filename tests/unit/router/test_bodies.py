@@ -29,7 +29,7 @@ async def senders(pool: Pool, count: int, begun: bytes = b"{") -> AsyncIterator[
         writer.close()
 
 
-async def test_bodies_that_never_come_keep_nobody_out(pool: Pool) -> None:
+async def test_bodies_that_never_come_block_no_request(pool: Pool) -> None:
     pool.configure(limits={"concurrent_requests": 50})
     async with senders(pool, 50):
         answers = await asyncio.gather(*(pool.complete() for _ in range(20)))
@@ -37,7 +37,7 @@ async def test_bodies_that_never_come_keep_nobody_out(pool: Pool) -> None:
     assert [status for status, _ in answers] == [200] * 20
 
 
-async def test_the_slowest_gives_way_to_who_sends_after_it_and_is_told_to_come_again(
+async def test_the_slowest_body_is_refused_for_a_later_one_and_its_client_can_retry(
     pool: Pool,
 ) -> None:
     pool.configure(limits={"concurrent_requests": 2})

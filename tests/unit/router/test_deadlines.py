@@ -1,4 +1,4 @@
-"""Who cannot have a first token in time is refused while that is still news; 504 is for hangs."""
+"""A request that cannot have a first token in time is refused early; 504 is for hangs."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.unit.router.pool import Pool
 ONE_SLOT = {"prefill_requests_per_pod": 1}
 
 
-async def test_who_waits_for_too_long_to_be_served_in_time_is_refused_and_not_sent(
+async def test_a_request_that_waited_too_long_for_its_bound_is_refused_and_not_sent(
     pool: Pool,
 ) -> None:
     pool.configure(limits=ONE_SLOT)
@@ -39,7 +39,7 @@ async def test_who_waits_for_too_long_to_be_served_in_time_is_refused_and_not_se
     await first
 
 
-async def test_a_pod_that_serves_others_is_busy_and_one_that_serves_nobody_hangs(
+async def test_a_pod_that_serves_other_requests_is_busy_and_one_that_serves_none_hangs(
     pool: Pool,
 ) -> None:
     pool.configure(timeouts={"first_token_s": 0.6})

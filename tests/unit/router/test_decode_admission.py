@@ -1,4 +1,4 @@
-"""Nobody is let in whom the decode pods could serve only by making every stream late."""
+"""The router admits no request that decode pods could serve only by making every stream late."""
 
 import asyncio
 from typing import Any
@@ -65,7 +65,7 @@ def test_each_choice_of_a_request_is_a_stream() -> None:
     assert borne(pods, eight, underway=eight)
 
 
-def test_what_has_no_seat_at_its_pod_keeps_nobody_from_the_others() -> None:
+def test_a_stream_without_a_seat_at_its_pod_blocks_no_other_pod() -> None:
     pods = decode_pods(0, 0, 8)
     pods[0].enter(Load(tokens=200_000, streams=2000, output_tokens=100_000), 0.0)
     pace = PaceSettings.model_validate(decode_pace(max_num_seqs=32))
@@ -85,7 +85,7 @@ def test_streams_of_other_routers_count() -> None:
     assert borne(pods)
 
 
-def test_who_is_late_already_takes_none_of_the_last_places() -> None:
+def test_a_late_request_takes_none_of_the_last_places() -> None:
     # Ninety percent of the bound: 14 streams.
     assert borne(decode_pods(13), late=True)
     assert not borne(decode_pods(14), late=True)
@@ -111,12 +111,12 @@ def test_seats_and_cache_are_limits_too(pace: dict[str, Any], inside: int, room:
     assert borne(decode_pods(inside), pace=known) is room
 
 
-def test_a_bound_that_no_stream_keeps_holds_nobody_back() -> None:
+def test_a_bound_that_no_stream_keeps_holds_no_request_back() -> None:
     assert borne(decode_pods(40), tpot_s=0.003)
     assert not borne(decode_pods(64), tpot_s=0.003)
 
 
-def test_a_giant_on_its_way_lets_nobody_in_who_could_keep_tpot() -> None:
+def test_a_giant_prompt_on_its_way_holds_back_requests_that_could_keep_tpot() -> None:
     pace = PaceSettings.model_validate(
         decode_pace(step_s=[0.004, 0.0001, 1e-7], kv_capacity_tokens=None, max_num_seqs=256)
     )
@@ -195,7 +195,7 @@ async def test_before_a_request_has_ended_outputs_are_as_long_as_the_operator_sa
     await asyncio.gather(*tasks)
 
 
-async def test_without_word_of_the_engines_speed_everybody_is_let_in(pool: Whole) -> None:
+async def test_every_request_is_admitted_while_the_engines_speed_is_unknown(pool: Whole) -> None:
     pool.configure(slo={"tpot_s": 0.0055})
     hold = pool.engines["d0"].script.hold = asyncio.Event()
 
@@ -206,7 +206,7 @@ async def test_without_word_of_the_engines_speed_everybody_is_let_in(pool: Whole
     await asyncio.gather(*tasks)
 
 
-async def test_with_the_gate_off_everybody_is_let_in(pool: Whole) -> None:
+async def test_every_request_is_admitted_with_the_gate_off(pool: Whole) -> None:
     pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace(gate=False))
     hold = pool.engines["d0"].script.hold = asyncio.Event()
 
@@ -217,7 +217,7 @@ async def test_with_the_gate_off_everybody_is_let_in(pool: Whole) -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_a_pace_that_is_taken_back_lets_in_who_waits(pool: Whole) -> None:
+async def test_waiting_requests_are_admitted_once_the_pace_is_withdrawn(pool: Whole) -> None:
     pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
     hold = pool.engines["d0"].script.hold = asyncio.Event()
     tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
@@ -285,7 +285,7 @@ USES_NO_PREFILL_POD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fields", USES_NO_PREFILL_POD.values(), ids=USES_NO_PREFILL_POD)
-async def test_who_uses_no_prefill_pod_waits_at_the_gate_too(
+async def test_a_request_without_a_prefill_pod_waits_at_the_gate_too(
     pool: Whole, fields: dict[str, Any]
 ) -> None:
     # One stream keeps the bound, two do not.
@@ -334,7 +334,7 @@ async def test_of_those_at_the_gate_the_more_urgent_goes_first_whichever_pods_it
     await asyncio.sleep(0)
     assert desk.waiting.held
 
-    desk.waiting.release(decode, ONE)
+    desk.waiting.places.release(decode, ONE)
     await asyncio.sleep(0)
 
     assert [task.done() for task in tasks] == [not whole_first, whole_first]
@@ -343,7 +343,7 @@ async def test_of_those_at_the_gate_the_more_urgent_goes_first_whichever_pods_it
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_who_needs_no_prefill_pod_does_not_wait_for_one() -> None:
+async def test_a_request_that_needs_no_prefill_pod_does_not_wait_for_one() -> None:
     desk = Desk()
     await desk.waiting.admit(desk.waiter(1.0, Expected()))
     waiting = asyncio.create_task(desk.waiting.admit(desk.waiter(2.0, Expected())))

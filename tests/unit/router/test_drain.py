@@ -1,4 +1,4 @@
-"""A router that ends loses nobody: late finders, kept connections, those just served."""
+"""A router that ends loses no request: not a late one, on a kept connection, or just served."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ SHORT = pytest.mark.parametrize(
 @pytest.mark.parametrize(
     "bare_pool", [{"drain_quiet_s": 2.0, "drain_timeout_s": 40.0}], indirect=True
 )
-async def test_whoever_keeps_coming_is_served_by_a_draining_router(pool: Pool) -> None:
+async def test_requests_that_keep_coming_are_served_by_a_draining_router(pool: Pool) -> None:
     drain = asyncio.create_task(pool.router.drain())
     for _ in range(12):
         async with (
@@ -55,7 +55,7 @@ async def test_a_kubelet_that_keeps_probing_does_not_keep_a_router_from_ending(
 
 
 @LONG
-async def test_who_was_served_in_the_drain_may_ask_again_on_the_same_connection(
+async def test_a_client_served_in_the_drain_can_ask_again_on_the_same_connection(
     pool: Pool,
 ) -> None:
     pool.engines["d0"].script.gap_s = QUIET_S
@@ -161,7 +161,7 @@ async def _clients(rollout: Rollout) -> AsyncIterator[None]:
 
 
 @pytest.mark.timeout(120, method="thread")
-async def test_twenty_rollouts_under_load_lose_nobody() -> None:
+async def test_twenty_rollouts_under_load_lose_no_request() -> None:
     rollout = Rollout(await FakeEngine("d0").start())
     router = await rollout.start()
     async with _clients(rollout):

@@ -1,4 +1,4 @@
-"""Who is ejected, for how long, and who is not."""
+"""The router ejects the right pods, for the right time, and no others."""
 
 import random
 
@@ -219,7 +219,7 @@ def test_a_long_trial_ends_with_its_first_tokens() -> None:
     assert fleet["d0"].health.state is State.IN
 
 
-def test_a_pod_that_nobody_tries_is_let_in_by_the_tokens_of_the_probe() -> None:
+def test_a_pod_without_trial_requests_returns_by_the_tokens_of_the_probe() -> None:
     fleet = Fleet(decode=3)
     fleet.fail("d0", times=3)
     fleet.let_back("d0")
@@ -311,7 +311,7 @@ def test_one_standstill_is_one_however_many_requests_met_it() -> None:
     assert fleet.told == []
 
 
-def test_a_pod_is_not_slow_next_to_peers_that_served_nobody_meanwhile() -> None:
+def test_a_pod_is_not_slow_next_to_peers_that_served_no_request_meanwhile() -> None:
     fleet = Fleet(decode=3)
     for _ in range(5):
         fleet.serve("d1")
@@ -337,7 +337,7 @@ def test_a_pod_is_not_slow_where_a_peer_was_as_slow_at_that_time() -> None:
     assert fleet.told == []
 
 
-def test_who_waited_behind_long_prompts_was_not_served_slowly() -> None:
+def test_a_request_that_waited_behind_long_prompts_was_not_served_slowly() -> None:
     fleet = Fleet(prefill=2)
     for _ in range(4):
         long = fleet.begin("p0", tokens=30_000)
@@ -403,7 +403,7 @@ class BusyMachine:
                 self.fleet.ejection.probed(pod, seconds=0.1)
 
     def _stand_still(self, every_s: float) -> None:
-        """One pod every 20 s and all of them every minute, for up to three seconds."""
+        """Let one pod stand still every 20 s, and all pods every minute, for up to 3 s."""
         for names, times_s in (([self.draw.choice(list(self.queues))], 20.0), (self.queues, 60.0)):
             if self.draw.random() < every_s / times_s:
                 for name in names:
@@ -602,7 +602,7 @@ def named(fleet: Fleet) -> list[str]:
     return [sick.pod.name for sick in fleet.ejection.sick()]
 
 
-def test_a_pod_that_was_out_once_and_proved_itself_is_not_named_while_nobody_comes() -> None:
+def test_a_pod_ejected_once_that_passed_its_probe_is_not_named_while_no_request_comes() -> None:
     fleet = Fleet(decode=3)
     fleet.fail("d0", times=3)
     assert named(fleet) == ["d0"]

@@ -3,20 +3,27 @@
 import asyncio
 import json
 from typing import Any, cast
+from unittest.mock import create_autospec
 
 import pytest
 from aiohttp import web
 
 from tandem_engine.router.accounting.traces import Traces
+from tandem_engine.router.forwarding.client_stream import Client
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.forward import Forwarder
-from tandem_engine.router.forwarding.sink import Sink
+from tandem_engine.router.forwarding.sink import AnswerSink, Sink
 from tandem_engine.router.forwarding.tokenizers import Tokenizers
+from tandem_engine.router.forwarding.upstream import UpstreamFailure
 from tandem_engine.router.http.client_port import ClientServer
 from tandem_engine.router.http.connections import listen
+from tandem_engine.router.openai.call import parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
+from tandem_engine.router.openai.prefill_answer import read_prefill_answer
 from tandem_engine.router.openai.prefixes import PrefixMarks
+from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.fake_engine import Script
-from tests.unit.router.pool import Pool, events, until
+from tests.unit.router.pool import Pool, events, settings_document, until
 
 GARBAGE = [
     b"[1]",
@@ -196,6 +203,21 @@ async def test_decode_is_tried_twice_at_most(pool: Pool) -> None:
     assert pool.metric("tandem_router_blame_total", cause="error") == 1
 
 
+@pytest.mark.parametrize(("status", "tries"), [(500, 2), (400, 1)])
+async def test_an_error_whose_body_never_ends_is_known_by_its_status(
+    pool: Pool, status: int, tries: int
+) -> None:
+    await pool.add("d1")
+    for name in ("d0", "d1"):
+        script = pool.engines[name].script
+        script.statuses, script.error_never_ends = [status], True
+
+    told, _ = await pool.complete()
+
+    assert told == {500: 502, 400: 400}[status]
+    assert sum(len(pool.engines[name].seen) for name in ("d0", "d1")) == tries
+
+
 async def test_an_engine_at_its_limit_twice_becomes_503_with_retry_after(pool: Pool) -> None:
     pool.engines["d0"].script.statuses = [503, 503]
 
@@ -276,6 +298,19 @@ async def test_an_event_of_the_wrong_shape_is_no_part_of_a_whole_answer(
     assert answer["error"]["code"] == "upstream_error"
 
 
+async def test_what_is_no_json_is_no_whole_answer() -> None:
+    settings = parse_settings(json.dumps(settings_document()))
+    call = parse_call(EndpointKind.COMPLETIONS, b'{"model": "tiny", "prompt": "a"}', settings)
+    client = create_autospec(Client, instance=True)
+    sink = AnswerSink(client, call, {})
+    sink.push([b'{"choices": [{"text": "x", "logprobs": {"token_logprobs": [NaN]}}]}'])
+
+    with pytest.raises(UpstreamFailure):
+        await sink.finish()
+
+    client.write.assert_not_called()
+
+
 @pytest.mark.parametrize("usage", [3, {"prompt_tokens": -1}, {"prompt_tokens": 10**400}])
 async def test_a_prefill_answer_of_the_wrong_shape_means_another_try(
     pool: Pool, usage: Any
@@ -287,6 +322,24 @@ async def test_a_prefill_answer_of_the_wrong_shape_means_another_try(
 
     assert pool.engines["d0"].seen[0].body["kv_transfer_params"]["remote_engine_id"] == "p1"
     assert pool.metric("tandem_router_retries_total", reason="malformed") == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+async def test_kv_parameters_that_no_body_can_hold_are_no_fault_of_the_client(
+    pool: Pool, value: float
+) -> None:
+    await pool.add("p1")
+    pool.engines["p0"].script.kv_more = {"scale": value}
+
+    status, _ = await pool.complete()
+
+    assert status == 200
+    assert pool.engines["d0"].seen[0].body["kv_transfer_params"]["remote_engine_id"] == "p1"
+
+
+def test_a_number_beyond_all_others_is_no_prefill_answer() -> None:
+    with pytest.raises(ValueError, match="1e999"):
+        read_prefill_answer(EndpointKind.CHAT, b'{"kv_transfer_params": {"scale": 1e999}}')
 
 
 class Breaks:

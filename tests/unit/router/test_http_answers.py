@@ -1,4 +1,4 @@
-"""What every answer has, and where paths lead that are none."""
+"""The headers of every answer, and the answers to paths that do not exist."""
 
 import asyncio
 
@@ -74,7 +74,7 @@ async def test_a_slash_at_the_end_leads_to_the_path_without_it(
         assert answer.headers["Location"] == place
 
 
-async def test_who_follows_with_the_same_body_is_served(pool: Pool) -> None:
+async def test_a_client_that_follows_the_redirect_with_the_same_body_is_served(pool: Pool) -> None:
     body = {"model": "tiny", "prompt": "one"}
     async with pool.client.post(f"{pool.url}/v1/completions/", json=body) as answer:
         assert answer.status == 200

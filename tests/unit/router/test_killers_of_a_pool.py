@@ -167,7 +167,7 @@ async def test_one_engine_that_ended_at_two_routers_is_one_end(twins: Twins) -> 
     assert [await twins.ask() for _ in range(2)] == [200, 200]
 
 
-async def test_what_one_router_answered_the_other_holds_against_nobody(twins: Twins) -> None:
+async def test_a_body_that_one_router_answered_is_not_refused_by_the_other(twins: Twins) -> None:
     await twins.fleet(prefill=0, decode=3)
     twins.engines.engines["d0"].script = Script(dies_of=POISON)
     for _ in range(8):
@@ -278,7 +278,7 @@ async def test_what_is_no_notice_is_refused_and_changes_nothing(twins: Twins, ra
 
 @pytest.mark.parametrize("given", [None, "", KEY, f"Bearer {KEY}", authorization("other"), "\xe4"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_who_has_not_the_pools_key_is_not_heard_and_learns_nothing(
+async def test_a_sender_without_the_pools_key_is_refused_and_learns_nothing(
     twins: Twins, method: str, given: str | None
 ) -> None:
     raw = json.dumps(notice()).encode()
@@ -288,7 +288,7 @@ async def test_who_has_not_the_pools_key_is_not_heard_and_learns_nothing(
 
 
 @pytest.mark.parametrize("twins", [(None, None)], indirect=True)
-async def test_a_router_without_a_key_hears_nobody(twins: Twins) -> None:
+async def test_a_router_without_a_key_refuses_every_message(twins: Twins) -> None:
     for given in (None, "", "Bearer ", authorization("")):
         assert await tell(twins.pools[0], json.dumps(notice()).encode(), given=given) == 404
     assert held(twins.pools[0]) == Notice()

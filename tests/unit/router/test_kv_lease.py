@@ -66,7 +66,9 @@ def test_a_long_prefill_costs_no_lease_once_the_engines_clock_is_known() -> None
     assert until_s == pytest.approx(69.99 + 25.0, abs=0.05)
 
 
-@pytest.mark.parametrize("told", [None, "soon", True, float("nan"), float("inf"), [1.0]])
+@pytest.mark.parametrize(
+    "told", [None, "soon", True, float("nan"), float("inf"), -(10**309), [1.0]]
+)
 def test_an_engine_that_tells_no_end_is_taken_to_have_finished_at_once(told: object) -> None:
     parameters = {ENDS_FIELD: told}
 
@@ -157,7 +159,7 @@ async def test_the_only_decode_pod_gets_what_it_has_all_the_time_for_in_the_end(
     assert pool.metric("tandem_router_decode_only_total", reason="kv_expired") == 1
 
 
-async def test_blocks_that_nobody_gets_cost_a_request_no_try_of_its_own(pool: Pool) -> None:
+async def test_lost_blocks_cost_a_request_none_of_its_tries(pool: Pool) -> None:
     lease(pool)
     decode = pool.engines["d0"]
     decode.script.first_token_s = 2 * USABLE_S
@@ -220,7 +222,7 @@ async def test_a_prefill_longer_than_the_lease_is_not_used_where_its_end_is_not_
 
 
 def name_of(seen: Seen) -> str:
-    """What the router called the lease that a prefill would begin."""
+    """Return the router's name for the lease that a prefill would begin."""
     name: str = seen.body["kv_transfer_params"]["tandem_lease"]
     return name
 
@@ -265,7 +267,7 @@ async def test_what_a_prefill_pod_finished_for_a_client_that_had_just_left_is_gi
 
 
 @pytest.mark.parametrize("fault", [{"drop": True}, {"prefill_usage": "none"}])
-async def test_what_a_prefill_pod_has_for_an_answer_that_nobody_could_read_is_given_back(
+async def test_blocks_for_an_unreadable_prefill_answer_are_given_back(
     pool: Pool, fault: dict[str, Any]
 ) -> None:
     stamping(pool)
@@ -344,7 +346,7 @@ async def test_blocks_that_a_decode_pod_may_still_pull_are_given_back_by_that_po
     assert pool.metric("tandem_router_kv_given_back_total") == 0
 
 
-async def test_a_decode_pod_that_failed_is_told_that_nobody_waits_for_it(pool: Pool) -> None:
+async def test_a_decode_pod_that_failed_is_asked_to_free_its_blocks(pool: Pool) -> None:
     await pool.add("d1")
     stamping(pool)
     pool.engines["d0"].script.statuses = [500]

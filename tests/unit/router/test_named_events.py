@@ -7,7 +7,10 @@ import pytest
 
 from tandem_engine.router.openai.call import parse_call
 from tandem_engine.router.openai.endpoints import EndpointKind
+from tandem_engine.router.openai.messages_stream import MessagesMeaning
+from tandem_engine.router.openai.named_events import NamedCount
 from tandem_engine.router.openai.prefixes import PrefixMarks
+from tandem_engine.router.openai.sse import SHAPE_ERRORS
 from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.fake_named import MESSAGES, PATHS, RESPONSES
 from tests.unit.router.pool import Pool, settings_document
@@ -26,7 +29,7 @@ both = pytest.mark.parametrize("path", PATHS)
 
 
 async def streamed(pool: Pool, path: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The events of a stream: the name of each, and its document."""
+    """Return the events of a stream: the name of each, and its document."""
     body = ASKED[path] | {"stream": True} | more
     async with pool.client.post(pool.url + path, json=body) as response:
         assert response.status == 200, await response.text()
@@ -317,3 +320,31 @@ def test_prompts_that_begin_alike_have_the_same_marks(path: str) -> None:
     assert parse_call(kind, first, SETTINGS, prefixes=marks).marks == alike
     assert alike
     assert alike[:8] != unlike[:8]
+
+
+@both
+async def test_a_count_that_no_number_can_hold_is_the_engines_fault(pool: Pool, path: str) -> None:
+    pool.engines["d0"].script.usage_tokens = 10**400
+
+    status, _, _ = await pool.post(ASKED[path], path)
+    events = await streamed(pool, path)
+
+    assert (status, events[-1][0]) == (502, "error")
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 2
+
+
+def test_a_ping_waits_for_the_first_token_and_for_nothing_after_it() -> None:
+    count = NamedCount(MessagesMeaning())
+    ping, text = b'{"type": "ping"}', b'{"type": "content_block_delta", "delta": {"text": "a"}}'
+
+    assert count.read(ping).payload is None
+    assert (count.read(text).payload or b"").startswith(b"event: ping\n")
+    assert count.read(ping).payload == b"event: ping\ndata: " + ping + b"\n\n"
+
+
+def test_a_stream_that_begins_without_end_is_given_up() -> None:
+    count = NamedCount(MessagesMeaning())
+    ping = json.dumps({"type": "ping", "more": "x" * 2**20}).encode()
+
+    with pytest.raises(SHAPE_ERRORS):
+        list(map(count.read, [ping] * 64))

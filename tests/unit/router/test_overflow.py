@@ -1,4 +1,4 @@
-"""What prefill would serve late goes whole to a decode pod, where all streams keep TPOT by far."""
+"""A prompt that prefill would serve late goes whole to a decode pod with much spare TPOT."""
 
 import asyncio
 import contextlib
@@ -83,13 +83,15 @@ def test_prompts_of_late_cost_a_pod_its_slack_for_a_streams_life() -> None:
     # The prompt, and two steps of ten streams.
     [(0.229, "d0"), (0.227, None), (0.1, None)],
 )
-def test_only_who_would_be_on_time_there_overflows(deadline_s: float, name: str | None) -> None:
+def test_only_a_request_that_would_be_on_time_at_a_decode_pod_overflows(
+    deadline_s: float, name: str | None
+) -> None:
     whole = Whole(prompt_tokens=200, output_tokens=100, compute_s=0.2, deadline_s=deadline_s)
 
     assert chosen(decode_pods(9), whole) == name
 
 
-def test_nobody_overflows_while_a_prompts_time_is_not_known() -> None:
+def test_no_request_overflows_while_a_prompts_time_is_not_known() -> None:
     whole = Whole(prompt_tokens=200, output_tokens=100, compute_s=0.0, deadline_s=10.0)
 
     assert chosen(decode_pods(0), whole) is None
@@ -178,7 +180,7 @@ def test_the_gate_leaves_room_for_prompts_that_decode_pods_compute() -> None:
     # A tenth of a life: 17.1 ms instead of 19.
     pods[0].stalls.begin(0.2, 0.0)
     assert not borne(0.0)
-    # It is the life of those who are there that counts.
+    # Only the life of the streams that are there counts.
     short = Load(tokens=201, output_tokens=1)
     assert not bears(PACE, pods, short, tpot_s=TPOT_S, late=False, now=0.1)
     assert not borne(0.1)
@@ -202,7 +204,7 @@ class Helped(Desk):
         return asyncio.create_task(self.waiting.admit(self.waiter(deadline_s, expected)))
 
 
-async def test_who_prefill_serves_in_time_does_not_overflow() -> None:
+async def test_a_request_that_prefill_serves_in_time_does_not_overflow() -> None:
     desk = Helped()
 
     placements = await asyncio.gather(desk.ask_for(1.5), desk.ask_for(2.5))
@@ -210,7 +212,7 @@ async def test_who_prefill_serves_in_time_does_not_overflow() -> None:
     assert [placement.prefill for placement in placements] == [desk.prefill] * 2
 
 
-async def test_whoever_will_be_late_in_this_order_overflows_and_the_others_keep_theirs() -> None:
+async def test_a_request_late_in_this_order_overflows_and_the_others_keep_their_places() -> None:
     desk = Helped()
     await asyncio.gather(desk.ask_for(9.0), desk.ask_for(9.0))
     # Prefill is free at 2 s: the first of these ends at 3, the second at 4, the third at 5.
@@ -226,14 +228,14 @@ async def test_whoever_will_be_late_in_this_order_overflows_and_the_others_keep_
     urgent = desk.ask_for(3.9)
     await asyncio.sleep(0)
     assert not second.done()
-    desk.waiting.computed(placement)
+    desk.waiting.places.computed(placement)
     assert (await second).decode is desk.decode
     for task in (first, urgent):
         task.cancel()
     await asyncio.gather(first, urgent, return_exceptions=True)
 
 
-async def test_nobody_counts_on_a_pod_that_is_silent() -> None:
+async def test_no_request_counts_on_a_silent_pod() -> None:
     desk = Helped()
     await desk.ask_for(9.0)
     desk.now = 1.9
@@ -264,7 +266,7 @@ async def test_prefill_pods_share_what_waits() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_who_cannot_overflow_in_time_waits_behind_those_who_are_on_time() -> None:
+async def test_a_request_that_cannot_overflow_in_time_waits_behind_those_on_time() -> None:
     desk = Helped()
     desk.decode.stalls.begin(1.0, 0.0)
     await asyncio.gather(desk.ask_for(9.0), desk.ask_for(9.0))
@@ -272,7 +274,7 @@ async def test_who_cannot_overflow_in_time_waits_behind_those_who_are_on_time() 
     await asyncio.sleep(0)
     desk.now = 1.0
 
-    desk.waiting.release(desk.prefill, Load(10, work_s=1.0))
+    desk.waiting.places.release(desk.prefill, Load(10, work_s=1.0))
     placement = await punctual
 
     assert placement.prefill is desk.prefill
@@ -298,7 +300,7 @@ async def test_a_request_given_up_as_it_overflows_leaves_the_pod_free_for_anothe
     assert desk.decode.stalls.computing == 0
 
 
-async def test_who_gave_up_is_passed_over_wherever_it_stands_in_line() -> None:
+async def test_a_request_that_gave_up_is_skipped_wherever_it_stands_in_line() -> None:
     desk = Helped()
     desk.decode.stalls.begin(0.0, 0.0)
     await asyncio.gather(desk.ask_for(9.0), desk.ask_for(9.0))
@@ -430,7 +432,7 @@ async def test_a_client_that_leaves_while_its_prompt_is_computed_frees_the_pod(
         pool.engines["d0"].script.hold.set()
 
 
-async def test_where_decode_pods_take_far_longer_for_prompts_nobody_overflows(
+async def test_no_request_overflows_if_decode_pods_take_far_longer_for_prompts(
     pool: WholePool,
 ) -> None:
     async with busy(pool):
@@ -457,7 +459,7 @@ async def test_what_a_prompt_takes_at_decode_pods_is_learned(pool: WholePool) ->
         assert 1.05 <= learned.value <= 1.3
 
 
-async def test_nobody_overflows_where_the_operator_does_not_say_so(pool: WholePool) -> None:
+async def test_no_request_overflows_unless_the_operator_allows_it(pool: WholePool) -> None:
     async with busy(pool, overflow=False):
         task = asyncio.create_task(pool.stream())
         await pool.engines["p0"].wait_seen(2)

@@ -50,8 +50,8 @@ class Rollout(Desk):
         same = [pod for pod in self.fleet.usable(Role.DECODE) if pod.endpoint.revision == revision]
         pod = min(same, key=lambda pod: pod.tokens)
         pod.enter(Load(110, output_tokens=100), self.now)
-        self.waiting.left_prefill(placement)
-        self.waiting.arrived(placement)
+        self.waiting.places.left_prefill(placement)
+        self.waiting.places.arrived(placement)
         return pod
 
 
@@ -77,7 +77,7 @@ async def test_what_is_on_its_way_counts_for_the_revision_that_gets_it() -> None
     assert not last.done()
     assert desk.waiting.held
     old = next(p for p in placements if p.prefill is desk.pods["p-old"])
-    desk.waiting.arrived(old)
+    desk.waiting.places.arrived(old)
     assert (await last).prefill is desk.pods["p-old"]
 
 

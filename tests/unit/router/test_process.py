@@ -171,7 +171,7 @@ async def test_at_the_drain_bound_a_running_stream_is_told_why_it_ends(pool: Poo
     await asyncio.wait_for(pool.engines["d0"].seen[0].cancelled.wait(), 5)
 
 
-async def test_a_draining_router_without_decode_pods_lets_nobody_wait_for_one(
+async def test_a_draining_router_without_decode_pods_lets_no_request_wait_for_one(
     bare_pool: Pool,
 ) -> None:
     await bare_pool.add("p0")
@@ -257,7 +257,9 @@ async def test_a_router_that_is_read_ends_when_its_last_requests_were_read(pool:
     await asyncio.wait_for(drain, 5)
 
 
-async def test_a_router_that_nobody_reads_any_more_ends_at_the_drain_bound(pool: Pool) -> None:
+async def test_a_router_whose_arrivals_are_not_read_any_more_ends_at_the_drain_bound(
+    pool: Pool,
+) -> None:
     await pool.arrivals()
 
     await asyncio.wait_for(pool.router.drain(), 5)

@@ -1,4 +1,4 @@
-"""What the router tells of single requests: times, counts, and which of them begin alike."""
+"""The router's record of single requests: times, counts, and which of them begin alike."""
 
 import asyncio
 import base64
@@ -230,7 +230,14 @@ def test_other_fields_and_their_order_change_no_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"salt": "tenant"}, {"cache_salt": "mine"}, {"key": "another"}, {"key": None}]
+    "other",
+    [
+        {"salt": "tenant"},
+        {"cache_salt": "mine"},
+        {"add_special_tokens": False},
+        {"key": "another"},
+        {"key": None},
+    ],
 )
 def test_what_shares_no_cache_shares_no_mark(other: dict[str, Any]) -> None:
     assert not set(marks("a" * 3000)) & set(marks("a" * 3000, **other))
@@ -245,6 +252,9 @@ def test_a_router_without_a_key_of_the_pool_has_one_of_its_own() -> None:
     [
         {"prompt": ["a" * 3000, "b"]},
         {"prompt": [2**40] * 3000},
+        {"prompt": "a" * 3000, "truncate_prompt_tokens": 5},
+        {"prompt": [7] * 1000, "truncate_prompt_tokens": 5},
+        {"prompt": [[7] * 1000], "truncate_prompt_tokens": -1},
         {"prompt": "short"},
     ],
 )

@@ -525,7 +525,7 @@ async def test_a_packed_body_is_refused_and_never_unpacked(pool: Pool, encoding:
     assert "without compression" in answer["error"]["message"]
 
 
-async def test_tenants_get_salts_of_their_own_that_do_not_tell_who_they_are(pool: Pool) -> None:
+async def test_each_tenant_gets_a_salt_that_does_not_reveal_the_tenant(pool: Pool) -> None:
     pool.configure(cache_salt_header="Authorization")
     body = {"model": "tiny", "prompt": "x"}
     salts = []

@@ -9,10 +9,12 @@ import weakref
 import pytest
 
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
+from tandem_engine.router.scheduling.caches import PrefillCaches
 from tandem_engine.router.scheduling.placement import PrefillPlacement
+from tandem_engine.router.scheduling.places import Places
 from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.settings_in_force import parse_settings
-from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadline_queue import Expected, turn_of
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import Room
 from tests.unit.router.desk import Desk
@@ -47,7 +49,7 @@ async def test_who_could_be_on_time_only_at_an_idle_pod_waits_behind() -> None:
         tasks.append(asyncio.create_task(desk.ask(name, deadline_s=deadline_s)))
         await asyncio.sleep(0)
 
-    desk.waiting.release(pod, Load(10, work_s=1.0))
+    desk.waiting.places.release(pod, Load(10, work_s=1.0))
     await asyncio.gather(*tasks)
 
     assert desk.order == ["punctual", "too_close"]
@@ -66,6 +68,47 @@ async def queued_at_the_idler_of_two_pods(desk: Desk) -> list["asyncio.Task[None
     return tasks
 
 
+def at_zero(desk: Desk) -> list[Endpoint]:
+    """Let no pod be left, and return those that there were."""
+    pods = [pod.endpoint for pod in desk.fleet.pods()]
+    desk.fleet.replace(())
+    return pods
+
+
+async def test_the_time_that_a_wake_did_not_take_is_no_time_to_let_others_pass() -> None:
+    desk = Desk()
+    pods = at_zero(desk)
+    first = asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected())))
+    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(desk.ask("held", deadline_s=100.0, wake_s=90.0))]
+    await asyncio.sleep(0)
+
+    desk.now = 5.0
+    desk.fleet.replace(pods)
+    placement = await first
+    desk.now = 6.0
+    for name, deadline_s in (("after", 16.0), ("urgent", 14.0)):
+        tasks.append(asyncio.create_task(desk.ask(name, deadline_s=deadline_s)))
+        await asyncio.sleep(0)
+    desk.waiting.places.left_prefill(placement)
+    await asyncio.gather(*tasks)
+
+    assert desk.order == ["urgent", "held", "after"]
+
+
+async def test_a_wake_that_takes_longer_than_is_known_makes_nobody_overdue() -> None:
+    desk = Desk()
+    pods = at_zero(desk)
+    held = asyncio.create_task(desk.ask("held", deadline_s=100.0, wake_s=90.0))
+    await asyncio.sleep(0)
+
+    desk.now = 120.0
+    assert desk.waiting.queued().overdue == 0
+
+    desk.fleet.replace(pods)
+    await held
+
+
 async def test_a_pod_in_doubt_for_an_instant_makes_nobody_late_for_good() -> None:
     desk = Desk(prefill_requests_per_pod=2)
     tasks = await queued_at_the_idler_of_two_pods(desk)
@@ -75,7 +118,7 @@ async def test_a_pod_in_doubt_for_an_instant_makes_nobody_late_for_good() -> Non
     desk.fleet.trust(q)
     tasks.append(asyncio.create_task(desk.ask("new", deadline_s=20.0, expected_s=0.5)))
     await asyncio.sleep(0)
-    desk.waiting.release(q, Load(10, work_s=0.5))
+    desk.waiting.places.release(q, Load(10, work_s=0.5))
     await asyncio.gather(*tasks)
 
     assert desk.order == ["a", "b", "c", "new"]
@@ -92,11 +135,11 @@ async def test_who_looked_late_is_on_time_again_once_less_is_expected_of_it() ->
 
     expected = Expected(service_s=1.0)
     desk.now = 1.0
-    desk.waiting.left_prefill(first)
+    desk.waiting.places.left_prefill(first)
 
     placement = await better
     assert not other.done()
-    desk.waiting.left_prefill(placement)
+    desk.waiting.places.left_prefill(placement)
     await other
 
 
@@ -108,7 +151,7 @@ async def test_whose_bound_has_passed_stays_behind() -> None:
 
     desk.fleet.doubt(q)
     desk.fleet.trust(q)
-    desk.waiting.release(q, Load(10, work_s=0.5))
+    desk.waiting.places.release(q, Load(10, work_s=0.5))
     await asyncio.gather(*tasks)
 
     assert desk.order == ["c", "a", "b"]
@@ -126,7 +169,7 @@ async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
         seen.append(desk.waiting.queued().overdue)
 
     assert seen == [0, 1, 2, 1, 0]
-    desk.waiting.left_prefill(first)
+    desk.waiting.places.left_prefill(first)
     await asyncio.gather(*tasks)
 
 
@@ -159,7 +202,7 @@ async def test_who_left_is_not_kept_while_others_wait(split: bool, deadline_s: f
     assert desk.waiting.requests == 2
     assert body() is None
     desk.fleet.upsert(Endpoint(name="d", role=Role.DECODE, host="h", port=2))
-    desk.waiting.left_prefill(first)
+    desk.waiting.places.left_prefill(first)
     await asyncio.gather(patient, late)
     assert desk.order == ["patient", "late"]
 
@@ -175,7 +218,7 @@ async def test_who_waits_leaves_the_line_from_anywhere_in_it() -> None:
         tasks[name].cancel()
     await asyncio.gather(tasks["b"], tasks["c"], return_exceptions=True)
 
-    desk.waiting.left_prefill(first)
+    desk.waiting.places.left_prefill(first)
     await asyncio.gather(*(tasks[name] for name in "ade"))
 
     assert desk.order == ["a", "d", "e"]
@@ -211,7 +254,7 @@ async def test_who_makes_the_queue_look_hears_nothing_of_a_look_that_fails() -> 
     await asyncio.sleep(0)
 
     desk.fleet.upsert(decode)
-    desk.waiting.left_prefill(first)
+    desk.waiting.places.left_prefill(first)
 
     with pytest.raises(OverflowError):
         await unfit
@@ -247,7 +290,7 @@ async def test_an_unfit_request_gives_its_place_in_a_full_queue_to_who_comes() -
 
     assert desk.shed == []
     desk.fleet.upsert(decode)
-    desk.waiting.left_prefill(first)
+    desk.waiting.places.left_prefill(first)
     await fit
 
 
@@ -274,7 +317,7 @@ class Gated(Desk):
 
     def end(self, count: int) -> None:
         for _ in range(count):
-            self.waiting.release(self.decode, Load(10))
+            self.waiting.places.release(self.decode, Load(10))
 
 
 async def test_who_is_late_leaves_the_last_place_at_the_gate_to_who_is_not() -> None:
@@ -351,7 +394,7 @@ async def test_only_its_own_wait_makes_a_request_one_that_decode_holds_back() ->
 
     assert (queued.requests, queued.held_prompt_tokens) == (1, 0)
     assert (queued.overdue, queued.held_overdue) == (1, 0)
-    desk.waiting.release(pod, Load(10))
+    desk.waiting.places.release(pod, Load(10))
     await other
 
 
@@ -516,7 +559,7 @@ async def test_a_place_is_given_back_once_however_its_request_ends(left_before: 
             coming.append(asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected()))))
             await asyncio.sleep(0)
             if left_before:
-                desk.waiting.left_prefill(placement)
+                desk.waiting.places.left_prefill(placement)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -541,17 +584,21 @@ async def test_a_request_that_is_cancelled_in_its_place_leaves_none_taken() -> N
     await asyncio.gather(task, return_exceptions=True)
 
     assert pod.requests == 0
-    assert len(desk.waiting._coming) == 0
+    assert len(desk.waiting.places.coming) == 0
 
 
 async def test_a_place_given_back_is_free_before_the_queue_looks_for_the_next() -> None:
     desk = Desk()
     [pod] = desk.fleet.usable(Role.PREFILL)
-    placement = await desk.waiting.admit(desk.waiter(9.0, Expected()))
-    held_at_a_look = []
-    desk.waiting.pump = lambda: held_at_a_look.append(pod.requests)  # type: ignore[method-assign]
+    held_at_a_look: list[int] = []
+    places = Places(
+        caches=PrefillCaches(),
+        clock=lambda: desk.now,
+        freed=lambda: held_at_a_look.append(pod.requests),
+    )
+    placement = places.take(turn_of(desk.waiter(9.0, Expected())), pod)
 
-    desk.waiting.give_back(placement)
+    places.give_back(placement)
 
     assert held_at_a_look
     assert not any(held_at_a_look)

@@ -1,4 +1,4 @@
-"""What a client gets when everything works."""
+"""The answers to a client when everything works."""
 
 import asyncio
 import json
@@ -185,7 +185,7 @@ async def test_prompts_under_two_names_of_a_model_begin_alike() -> None:
 
 
 async def test_a_router_is_ready_without_any_decode_pod(pool: Pool) -> None:
-    # Without a ready router its Service has no address, and resets whoever connects.
+    # Without a ready router its Service has no address, and resets each connection.
     pool.show("d0", ready=False)
 
     assert await pool.probe("/ready") == await pool.probe("/accepting") == 200
@@ -204,7 +204,7 @@ async def test_a_router_is_ready_once_it_has_settings_and_a_listing(bare_pool: P
     assert await bare_pool.probe("/health") == 200
 
 
-async def test_who_comes_while_there_is_no_decode_pod_is_held_until_there_is_one(
+async def test_a_request_without_a_decode_pod_is_held_until_there_is_one(
     bare_pool: Pool,
 ) -> None:
     held = [asyncio.create_task(bare_pool.complete()) for _ in range(28)]

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_engine.router.pods.health import Why
+from tandem_engine.router.pods.pod import Pod as EnginePod
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool
 from tests.unit.router.sick import Load
@@ -12,6 +14,7 @@ from tests.unit.router.sick import Load
 HEALTHY = Script(prefill_s=0.01, first_token_s=0.01, gap_s=0.01)
 ALWAYS = 100_000
 ENOUGH = 0.05
+FAILURES, SILENCES = 3, 8
 
 SICK_DECODE = {
     "cuts each stream after its first token": Script(cut_after=1),
@@ -65,6 +68,20 @@ async def least_share(pool: Pool, load: Load, name: str) -> float:
     return share
 
 
+def put_out(pool: Pool) -> list[tuple[str, Why, int]]:
+    """Note each pod that is put out from now on, why, and how many requests it had then."""
+    found: list[tuple[str, Why, int]] = []
+    ejection = pool.router.fleet.ejection
+    tell = ejection.ejected
+
+    def ejected(pod: EnginePod, why: Why) -> None:
+        found.append((pod.name, why, pod.requests))
+        tell(pod, why)
+
+    ejection.ejected = ejected
+    return found
+
+
 async def told_sick(pool: Pool) -> set[tuple[str, str]]:
     return {(sick["pod"], sick["reason"]) for sick in (await pool.arrivals())["sick"]}
 
@@ -74,11 +91,15 @@ async def test_a_sick_decode_engine_fails_few_requests(bare_pool: Pool, illness:
     await fleet(bare_pool, prefill=1, decode=3)
     await Load(bare_pool, 50.0).send(30)
     fall_ill(bare_pool, "d0", SICK_DECODE[illness])
-    load = Load(bare_pool, 50.0)
+    load, out = Load(bare_pool, 50.0), put_out(bare_pool)
 
     share = await least_share(bare_pool, load, "d0")
 
-    assert load.failed <= 8, load.failures
+    # The third failure puts the pod out; what it has by then may fail, too. How much that is
+    # depends on how busy the machine is.
+    held = [requests for name, why, requests in out if (name, why) == ("d0", Why.FAILURES)]
+    most = FAILURES + sum(held) if held else SILENCES
+    assert load.failed <= most, load.failures
     assert share <= ENOUGH
 
 
@@ -110,7 +131,7 @@ async def test_a_prefill_engine_whose_kv_cannot_be_pulled_is_the_one_to_blame(
     assert await told_sick(bare_pool) == {("p0", "kv")}
 
 
-async def test_a_decode_engine_that_can_pull_nobodys_kv_is_the_one_to_blame(
+async def test_a_decode_engine_that_can_pull_no_kv_blocks_at_all_is_blamed(
     bare_pool: Pool,
 ) -> None:
     await fleet(bare_pool, prefill=3, decode=3)

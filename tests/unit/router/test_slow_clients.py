@@ -14,8 +14,10 @@ from tests.unit.router.pool import Pool, until
 LONG = Script(tokens=100, text="x" * 100_000)
 
 
-async def ask(pool: Pool, **fields: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send a completion; of the answer next to nothing is read before the reader is."""
+async def ask(
+    pool: Pool, path: str = "/v1/completions", **fields: Any
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a request; of the answer next to nothing is read before the reader is."""
     own = socket.socket()
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     own.setblocking(False)
@@ -23,8 +25,8 @@ async def ask(pool: Pool, **fields: Any) -> tuple[asyncio.StreamReader, asyncio.
     reader, writer = await asyncio.open_connection(sock=own, limit=4096)
     body = json.dumps({"model": "tiny", "prompt": "a b", **fields}).encode()
     writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(body) + body
+        b"POST %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
     )
     return reader, writer
 

@@ -5,8 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from tandem_engine.router.forwarding import tokenizers
+from tandem_engine.router.http import tokenizer_calls
 from tests.unit.router.pool import Pool, until
+from tests.unit.router.test_slow_clients import ask
 
 COUNT = "/v1/messages/count_tokens"
 ASKED: dict[str, dict[str, Any]] = {
@@ -48,6 +52,95 @@ async def test_another_pod_answers_where_one_fails(pool: Pool) -> None:
 
     assert (status, answer["engine"]) == (200, "p0")
     assert pool.metric("tandem_router_retries_total", reason="status") is None
+
+
+async def test_an_answer_that_is_no_json_is_the_engines_fault(pool: Pool) -> None:
+    answer = web.Response(text="<p>Welcome</p>", content_type="text/html")
+    pool.engines["d0"].script.tokenizer_answer = answer
+
+    status, answer, _ = await pool.post(ASKED["/tokenize"], "/tokenize")
+
+    assert (status, answer["engine"]) == (200, "p0")
+
+
+async def test_an_unread_answer_is_counted_while_it_is_held_and_then_given_up(
+    pool: Pool,
+) -> None:
+    pool.configure(timeouts={"idle_s": 0.6, "connect_s": 0.1})
+    answer = web.json_response({"tokens": ["x" * 1000] * 20_000})
+    pool.engines["d0"].script.tokenizer_answer = answer
+    _, writer = await ask(pool, path="/tokenize")
+
+    await until(lambda: pool.router.clients.bodies.held_bytes > 20_000_000)
+    assert pool.router.clients.requests == 1
+    await pool.idle()
+
+    assert counted(pool, "tokenize", "gone") == 1
+    assert pool.router.clients.bodies.held_bytes == 0
+    writer.close()
+
+
+@pytest.mark.parametrize("pool", [{"drain_timeout_s": 0.5}], indirect=True)
+async def test_an_unread_answer_delays_no_drain(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_calls, "_TAKEN_WITHIN_S", 600.0)
+    pool.configure(timeouts={"idle_s": 600.0})
+    answer = web.json_response({"tokens": ["x" * 1000] * 20_000})
+    pool.engines["d0"].script.tokenizer_answer = answer
+    _, writer = await ask(pool, path="/tokenize")
+    await until(lambda: pool.router.clients.bodies.held_bytes > 20_000_000)
+
+    async with asyncio.timeout(30):
+        await pool.router.drain()
+
+    assert counted(pool, "tokenize", "gone") == 1
+    writer.close()
+
+
+@pytest.mark.parametrize("pool", [{"drain_timeout_s": 0.5}], indirect=True)
+async def test_a_request_that_waits_for_an_engine_at_the_end_of_a_drain_gets_an_error(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizers, "_LONGEST_S", 600.0)
+    pool.engines["d0"].script.hold = asyncio.Event()
+    asked = asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize"))
+    await until(lambda: pool.engines["d0"].tokenized)
+
+    async with asyncio.timeout(30):
+        await pool.router.drain()
+
+    status, answer, _ = await asked
+    assert (status, answer["error"]["code"]) == (503, "draining")
+    assert counted(pool, "tokenize", "shed") == 1
+
+
+async def test_a_client_that_reads_its_answer_too_slowly_is_given_up(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_calls, "_TAKEN_WITHIN_S", 0.2)
+    answer = web.json_response({"tokens": ["x" * 1000] * 20_000})
+    pool.engines["d0"].script.tokenizer_answer = answer
+    reader, writer = await ask(pool, path="/tokenize")
+
+    while not counted(pool, "tokenize", "gone"):
+        await reader.read(1024)
+        await asyncio.sleep(0.01)
+
+    assert pool.router.clients.bodies.held_bytes == 0
+    writer.close()
+
+
+async def test_an_answer_that_finds_no_room_is_shed(pool: Pool) -> None:
+    pool.configure(limits={"body_bytes": 100_000, "in_flight_body_bytes": 100_000})
+    answer = web.json_response({"tokens": ["x" * 1000] * 1000})
+    pool.engines["d0"].script.tokenizer_answer = answer
+
+    status, answer, _ = await pool.post(ASKED["/tokenize"], "/tokenize")
+
+    assert (status, answer["error"]["code"]) == (503, "too_many_body_bytes")
+    assert counted(pool, "tokenize", "shed") == 1
+    assert pool.router.clients.bodies.held_bytes == 0
 
 
 async def test_a_pod_that_fails_so_is_not_held_to_be_sick(pool: Pool) -> None:
@@ -114,12 +207,14 @@ async def test_a_fault_that_an_engine_finds_is_passed_on(pool: Pool) -> None:
 
 
 async def test_a_body_that_would_keep_a_tokenizer_busy_is_refused(pool: Pool) -> None:
-    pool.configure(max_model_len=None)
+    # What a pool allows the bodies of what generates makes no difference.
+    pool.configure(max_model_len=None, limits={"body_bytes": 8 * 1024 * 1024})
     raw = json.dumps({"prompt": "a" * (4 * 1024 * 1024)}).encode()
 
     status, answer, _ = await pool.post(raw, "/tokenize")
 
     assert (status, answer["error"]["code"]) == (413, "body_too_large")
+    assert pool.engines["d0"].tokenized == []
 
 
 LONG = "a" * (2048 * 16)
@@ -179,7 +274,7 @@ async def test_no_more_than_two_are_at_an_engine_at_once(pool: Pool) -> None:
     assert [status for status, _, _ in await asyncio.gather(*asked)] == [200] * 20
 
 
-async def test_who_waits_for_a_place_gets_that_of_a_new_pod(pool: Pool) -> None:
+async def test_a_request_that_waits_for_a_place_gets_that_of_a_new_pod(pool: Pool) -> None:
     pool.engines["d0"].script.hold = hold = asyncio.Event()
     asked = [asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize")) for _ in range(4)]
     await until(lambda: len(pool.engines["d0"].tokenized) == 2)
@@ -191,7 +286,7 @@ async def test_who_waits_for_a_place_gets_that_of_a_new_pod(pool: Pool) -> None:
     assert [status for status, _, _ in await asyncio.gather(*asked)] == [200] * 4
 
 
-async def test_who_leaves_gives_its_place_back(pool: Pool) -> None:
+async def test_a_client_that_leaves_gives_its_place_back(pool: Pool) -> None:
     pool.engines["d0"].script.hold = hold = asyncio.Event()
     asked = [asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize")) for _ in range(5)]
     await until(lambda: pool.router.clients.requests == 5)

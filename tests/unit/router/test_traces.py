@@ -12,8 +12,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from tandem_engine.router.accounting.span_export import LARGEST_ANSWER_BYTES, BoundedSession
+from tandem_engine.router.accounting.span_export import (
+    LARGEST_ANSWER_BYTES,
+    TOLD_EVERY_S,
+    BoundedSession,
+    CountingExporter,
+)
 from tandem_engine.router.accounting.traces import RequestTrace
 from tandem_routing.verdict import Outcome, Timeline, Verdict
 from tests.unit.router.fake_engine import Script
@@ -77,7 +83,7 @@ async def asked(pool: Pool, request_id: str, **headers: str) -> int:
 
 
 async def trace_of(collector: Collector, request_id: str) -> tuple[Span, list[Span]]:
-    """The span of a request, once it was sent, and those below it."""
+    """Return the span of a request, once it was sent, and those below it."""
 
     def found() -> list[Span]:
         return [
@@ -196,6 +202,27 @@ async def test_spans_that_no_collector_took_are_counted_and_told_once(
     assert [(each.why, each.endpoint) for each in told] == [(why, url)]
     assert collector.spans == []
     assert not any("SECRET" in str(record.__dict__) for record in caplog.records)
+
+
+def test_each_line_of_lost_spans_tells_those_that_none_before_it_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = iter((0.0, 1.0, TOLD_EVERY_S + 1.0))
+    counted: list[tuple[str, int]] = []
+    exporter = CountingExporter(
+        "http://127.0.0.1:9",
+        count=lambda what, spans: counted.append((what, spans)),
+        clock=lambda: next(clock),
+    )
+    span = TracerProvider().get_tracer("any").start_span("any")
+    assert isinstance(span, ReadableSpan)
+
+    for _ in range(3):
+        exporter.export([span, span])
+
+    assert counted == [("lost", 2)] * 3
+    told = [record for record in caplog.records if record.message == "traces lost"]
+    assert [vars(each)["spans"] for each in told] == [2, 4]
 
 
 async def test_spans_that_a_collector_took_are_counted(pool: Pool, collector: Collector) -> None:

@@ -46,7 +46,7 @@ def test_blocks_that_a_decode_engine_may_still_pull_are_kept(drain: Drain) -> No
     assert drain.observe(IDLE, now_s=131.5) is Drained.IDLE
 
 
-def test_blocks_that_nobody_releases_do_not_hold_the_pod_for_ever(drain: Drain) -> None:
+def test_unreleased_blocks_do_not_hold_the_pod_for_ever(drain: Drain) -> None:
     drain.observe(LEASED, now_s=100.0)
 
     assert drain.observe(LEASED, now_s=160.0) is Drained.LEASES_OVER

@@ -1,4 +1,4 @@
-"""Who may use vLLM's port: those that know the pool's key, and readers of its health."""
+"""The users of vLLM's port: those that know the pool's key, and readers of its health."""
 
 import importlib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def called(guard: Any, path: str, *authorizations: str, **scope: Any) -> list[dict[str, Any]]:
-    """What was sent for one request; an empty list where the application was called."""
+    """Return the messages sent for one request; an empty list where the application was called."""
     sent: list[dict[str, Any]] = []
 
     async def app(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
@@ -51,7 +51,7 @@ PASSED = [{"type": "passed"}]
     ],
 )
 @pytest.mark.parametrize("given", [(), ("Bearer x",), ("Bearer ",), (KEY,), ("Basic " + KEY,)])
-async def test_nothing_is_done_for_who_does_not_know_the_key(
+async def test_a_caller_without_the_key_has_no_effect(
     guard: Any, path: str, given: tuple[str, ...]
 ) -> None:
     start, body = await called(guard, path, *given)
@@ -61,7 +61,7 @@ async def test_nothing_is_done_for_who_does_not_know_the_key(
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/invocations", "/tokenize"])
-async def test_who_knows_the_key_is_let_in(guard: Any, path: str) -> None:
+async def test_a_caller_with_the_key_is_admitted(guard: Any, path: str) -> None:
     assert await called(guard, path, f"Bearer {KEY}") == PASSED
 
 

@@ -259,9 +259,7 @@ async def test_a_signal_during_the_start_stops_without_a_drain(start: Start) -> 
 
 
 @pytest.mark.parametrize("path", ["/drain", "/live", "/ready", "/info"])
-async def test_nobody_who_reaches_the_control_port_can_change_anything(
-    start: Start, path: str
-) -> None:
+async def test_the_control_port_accepts_no_command(start: Start, path: str) -> None:
     engine = await start().ready()
     url = f"http://127.0.0.1:{engine.settings.control_port}{path}"
 
@@ -275,7 +273,7 @@ async def test_nobody_who_reaches_the_control_port_can_change_anything(
 async def test_with_a_key_the_launcher_warms_up_and_measures_with_it(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # vLLM inherits it: what is printed of the command holds no secret.
+    # vLLM inherits it: the printed command holds no secret.
     monkeypatch.setenv(KEY_ENV, "open-sesame")
     engine = await start(key="open-sesame").ready()
 
@@ -366,7 +364,7 @@ async def test_a_dead_engine_stays_dead_when_its_server_goes_too(
 
 
 def impatient(start: Start, **changes: object) -> Engine:
-    """An engine whose stillness soon counts."""
+    """Return an engine whose stillness soon counts."""
     bounds = {"not_ready_after_s": 2.0, "not_live_after_s": 3600.0}
     return start(pace=replace(QUICK, answer_s=0.3), **(bounds | changes))
 

@@ -26,7 +26,7 @@ class Watched:
         return self.progress.observe(look, now_s=self.now_s)
 
     def until(self, standing: Standing, look: Look, *, within_s: float = 1000.0) -> float:
-        """How long the same look takes to become it."""
+        """Return how long the same look takes to reach that standing."""
         began_s = self.now_s
         while self.look(look) is not standing:
             assert self.now_s - began_s < within_s, f"never {standing}"
@@ -97,7 +97,7 @@ def test_an_engine_that_was_put_to_sleep_is_not_doubted(watched: Watched) -> Non
     assert {watched.look(asleep) for _ in range(100)} == {Standing.FINE}
 
 
-def test_a_launcher_that_stood_still_itself_doubts_nobody(watched: Watched) -> None:
+def test_a_launcher_that_was_stopped_itself_does_not_doubt_the_engine(watched: Watched) -> None:
     # A node that was suspended, or a container that was frozen as a whole.
     assert watched.look(Look(IDLE), after_s=3600.0) is Standing.FINE
 

@@ -31,7 +31,7 @@ def test_a_lone_request_gets_one_token_per_step_at_the_profiles_speed() -> None:
     assert pod.itl_count == 2
 
 
-def test_who_joins_in_the_middle_of_a_step_starts_with_the_next() -> None:
+def test_a_stream_that_joins_in_the_middle_of_a_step_starts_with_the_next() -> None:
     pod = DecodePod(ENGINE)
     first, second = flight(0, 1000, 50), flight(1, 1000, 50)
     pod.join(first, 0.0)
@@ -44,7 +44,7 @@ def test_who_joins_in_the_middle_of_a_step_starts_with_the_next() -> None:
     assert second.first_s == pytest.approx(begun + ENGINE.step_s(2, 2001))
 
 
-def test_a_full_cache_lets_nobody_in_until_somebody_ends() -> None:
+def test_a_full_cache_admits_no_stream_until_one_ends() -> None:
     pod = DecodePod(small_kv(1_000))
     first, second = flight(0, 600, 20), flight(1, 600, 20)
     pod.join(first, 0.0)

@@ -1,4 +1,4 @@
-"""What a pool learned comes back from its profile, and the profile says what was learned of it."""
+"""A pool's profile brings back what the pool learned, and says what that was."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ STARTS = Starts(
 
 
 def models():
-    """Engines that told of themselves, and were measured under traffic besides."""
+    """Return engines that measured themselves, and were measured under traffic too."""
     told = StartUp(
         prefill=((100, 0.012), (1000, 0.03)),
         steps=((1, 0.006), (8, 0.007)),
@@ -119,7 +119,7 @@ def test_what_an_engine_told_at_its_start_is_told_apart_from_what_was_guessed():
     }
 
 
-def test_what_nobody_measured_is_called_a_guess_and_an_unknown_cache_assumed():
+def test_an_unmeasured_value_is_called_a_guess_and_an_unknown_cache_assumed():
     prior = Prior(service=(0.01, 2e-5, 1e-10), step=(0.0059, 1e-4, 4e-8))
     nothing = StartUp(prefill=(), steps=(), shape=None, hardware=None)
     document = exported(memory(EngineModels().with_start_up(Role.PREFILL, nothing, prior)))

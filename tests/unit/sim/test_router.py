@@ -8,6 +8,7 @@ import pytest
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
+from tandem_operator.core.slo import Slo, SloClass
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.faults import PodLoss
 from tandem_operator.sim.engines.profile import straight_profile
@@ -16,7 +17,7 @@ from tandem_operator.sim.policy import ForRouter, PolicyAnswer, Static
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
-from tandem_operator.sim.traces.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.trace import Trace, TraceRequest, of_class
 from tandem_routing.verdict import Ending
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
@@ -65,7 +66,7 @@ def test_overflow_leaves_the_streams_of_a_busy_decode_pod_their_tpot() -> None:
         assert not any(judge(flight, spec.slo).late_tpot for flight in pool.ended)
 
 
-def test_who_overflows_pays_with_the_steps_of_the_pod_that_computes_the_prompt() -> None:
+def test_a_request_that_overflows_waits_for_the_steps_of_its_pod() -> None:
     stream, clump = (0.0, 100, 300), [(0.5, 6000, 2) for _ in range(6)]
     setup = make_setup(of(stream, *clump), prefill=1, decode=1, router=FRUGAL)
 
@@ -124,7 +125,7 @@ def test_the_gate_costs_the_excess_and_not_every_stream() -> None:
     assert gated.completed == gated.requests
 
 
-def test_the_gate_leaves_nobody_waiting_for_a_seat_with_prefill_done() -> None:
+def test_no_request_waits_for_a_seat_after_prefill_with_the_gate() -> None:
     # Eight seats at 4.2 ms a step give 19 requests/s of 100 tokens.
     profile = replace(FLAT, max_num_seqs=8)
     trace = Trace("seats", tuple(TraceRequest(n / 30.0, 200, 100) for n in range(600)))
@@ -153,7 +154,7 @@ def test_the_gate_lets_in_where_not_even_one_stream_could_keep_its_tpot() -> Non
 
 
 def gated_setup(*, tpot_s: float = 0.006) -> PoolSetup:
-    """Too many streams for the one decode pod, and the gate in front of it."""
+    """Return too many streams for the one decode pod, and the gate in front of it."""
     return make_setup(
         overloaded_decode(),
         prefill=2,
@@ -216,7 +217,7 @@ def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
         assert parts["decode_admission"] > parts["router_queue"]
 
 
-def test_who_could_have_no_first_token_in_time_is_shed_and_not_sent() -> None:
+def test_a_request_without_a_chance_of_a_first_token_in_time_is_shed_and_not_sent() -> None:
     clump = of(*((0.0, 6000, 20) for _ in range(40)))
     router = replace(FRUGAL, first_token_s=1.5)
 
@@ -233,6 +234,18 @@ def test_who_could_have_no_first_token_in_time_is_shed_and_not_sent() -> None:
     assert 40 - 12 <= hasty.failed <= 40 - 6
     assert hasty.completed + hasty.failed == 40
     assert hasty.good == patient.good
+
+
+def test_a_class_waits_for_as_long_as_its_bound() -> None:
+    batch = SloClass("batch", Slo(60.0, 0.0, 1.0, 0.5), guaranteed=False)
+    spec = replace(make_spec(), classes=(SloClass("default", make_spec().slo), batch))
+    clump = of_class(of(*((0.0, 6000, 20) for _ in range(40))), "batch")
+    router = replace(FRUGAL, first_token_s=1.5)
+    setup = make_setup(clump, prefill=1, decode=1, router=router, spec=spec)
+
+    report = simulate(setup, Static(setup.start))
+
+    assert (report.failed, report.completed) == (0, 40)
 
 
 def test_short_prompts_share_a_pass_and_long_ones_wait_in_the_router() -> None:
@@ -262,9 +275,17 @@ def test_the_gate_follows_an_edited_bound() -> None:
     assert report.completed == report.requests
 
 
-@pytest.mark.parametrize(("seen", "overflows"), [(1, True), (60, False)])
+@pytest.mark.parametrize(
+    ("spread", "seen", "overflows"),
+    [
+        (Spread.LEAST_LOADED, 1, True),
+        (Spread.LEAST_LOADED, 60, False),
+        # Who remembers what it sent where needs no mean.
+        (Spread.PREFIX, 1, False),
+    ],
+)
 def test_cached_prompts_are_expected_to_be_quick_once_the_router_has_seen_hits(
-    seen: int, overflows: bool
+    spread: Spread, seen: int, overflows: bool
 ) -> None:
     blocks = tuple(range(30))
     times_s = [2.0 * n for n in range(seen)] + 4 * [2.0 * seen]
@@ -273,7 +294,7 @@ def test_cached_prompts_are_expected_to_be_quick_once_the_router_has_seen_hits(
         Trace("shared", tuple(shared)),
         prefill=1,
         decode=1,
-        router=QueueSettings(Order.DEADLINE, Spread.PREFIX_AFFINE, overflow=True),
+        router=QueueSettings(Order.DEADLINE, spread, overflow=True),
         profile=small_kv(200_000),
     )
 
@@ -284,7 +305,7 @@ def test_cached_prompts_are_expected_to_be_quick_once_the_router_has_seen_hits(
 
 
 @pytest.mark.parametrize("order", Order)
-def test_nobody_waits_longer_than_for_the_first_token_whatever_the_bound(order: Order) -> None:
+def test_no_request_waits_longer_than_first_token_whatever_the_bound(order: Order) -> None:
     router = QueueSettings(order, first_token_s=2.0, overflow=False, decode_gate=False)
     spec = make_spec(ttft_s=10.0)
     setup = make_setup(steady(60.0, 20.0), prefill=1, decode=2, spec=spec, router=router)

@@ -1,4 +1,4 @@
-"""Who goes next: those that can still be on time, and when not all can, as many as can be."""
+"""The next request of the queue: one that can be on time, so that as many as possible are."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def look(
     pods: int = 1,
     elsewhere: bool = False,
 ) -> Looked:
-    """Who goes next, who would be late, and whether the next one is late already."""
+    """Return the next request, those that would be late, and whether the next is late already."""
     prospect = Prospect(max(now_s, free_s), pods, now_s if elsewhere else None)
     found = queue.next(prospect, now_s)
     first = None if found.first is None else found.first.waiter.flight
@@ -75,7 +75,7 @@ def test_the_most_urgent_goes_first() -> None:
 
 
 @pytest.mark.parametrize("order", [Order.DEADLINE, Order.GOODPUT])
-def test_who_can_no_longer_be_on_time_waits_behind_who_can(order: Order) -> None:
+def test_a_request_that_can_no_longer_be_on_time_waits_behind_those_that_can(order: Order) -> None:
     late, fresh = flight(0, tokens=500, deadline_s=0.4), flight(1, deadline_s=0.9)
     queue = make_queue(order, late, fresh)
 
@@ -162,7 +162,7 @@ requests = st.lists(
 
 @settings(deadline=None)
 @given(requests, st.sampled_from(Order), st.integers(1, 3), st.floats(0.0, 2.0))
-def test_everybody_goes_once_and_the_tokens_add_up(
+def test_every_request_goes_once_and_the_tokens_add_up(
     made: list[tuple[int, float]], order: Order, pods: int, now_s: float
 ) -> None:
     flights = [flight(n, tokens=t, deadline_s=d) for n, (t, d) in enumerate(made)]

@@ -187,7 +187,7 @@ def test_half_the_engines_may_be_silent_while_the_routers_answer() -> None:
     assert all(seen.routers and len(seen.pods) == 4 for seen in plan.seen)
 
 
-def test_prefix_affine_requests_find_their_blocks_again() -> None:
+def test_requests_find_their_blocks_again() -> None:
     requests = tuple(
         TraceRequest(float(i), 4000, 5, tuple(range(8 * (i % 3), 8 * (i % 3) + 7)))
         for i in range(60)
@@ -200,7 +200,9 @@ def test_prefix_affine_requests_find_their_blocks_again() -> None:
         run.run()
         return sum(flight.cached_tokens > 0 for flight in run.pool("pool").ended)
 
-    assert hits(Spread.PREFIX_AFFINE) == 57
+    assert hits(Spread.PREFIX) == 57
+    assert hits(Spread.CACHES) == 57
+    assert hits(Spread.HASHED) == 57
     assert hits(Spread.ROUND_ROBIN) == 48
 
 
@@ -251,7 +253,7 @@ def test_a_blocked_cluster_binds_nothing_until_it_is_free_again() -> None:
     assert made.ready_s == 70.0
 
 
-def test_deadline_order_saves_in_an_overload_whom_first_come_first_served_loses() -> None:
+def test_deadline_order_serves_requests_in_an_overload_that_arrival_order_makes_late() -> None:
     trace = steady(40.0, 60.0)
     settings = [
         QueueSettings(order=order, overflow=False) for order in (Order.FIFO, Order.DEADLINE)

@@ -69,7 +69,7 @@ def test_what_the_launcher_decides_by_reaches_it_from_the_extra_arguments(argume
 
 
 @pytest.mark.parametrize("option", sorted(OWNED | FORBIDDEN))
-def test_no_pool_is_taken_whose_engines_would_refuse_an_argument(option):
+def test_a_pool_whose_engines_would_refuse_an_argument_is_not_taken(option):
     # Those that the launcher is given under its own name.
     argument = {"--kv-cache-dtype": "--kv-cache-dtype=auto"}.get(option, option)
     engine = {"engine": {"device": "NVIDIA", "extraArgs": [argument]}}

@@ -74,7 +74,7 @@ def test_the_longest_pool_name_fits_its_children():
     )
 
 
-def test_the_router_may_read_pods_whose_they_are_and_its_own_settings_and_write_nothing():
+def test_the_router_may_read_pods_their_owners_and_its_own_settings_and_write_nothing():
     (role,) = [each for each in planned().children if each["kind"] == "Role"]
 
     granted = {(each["resources"][0], verb) for each in role["rules"] for verb in each["verbs"]}
@@ -141,8 +141,9 @@ def test_the_router_reads_the_settings_that_are_written():
     assert settings.limits.in_flight_body_bytes == 5_000_000
     assert settings.slo.attainment == pytest.approx(0.995)
     assert json.loads(text).keys() == {
-        "schema", "pool", "generation", "models", "max_model_len", "slo", "limits", "timeouts",
-        "kv", "decode", "cache_salt_header", "request_log", "tracing",
+        "schema", "pool", "generation", "models", "max_model_len", "wake_s", "slo", "classes",
+        "limits", "timeouts", "kv", "decode", "prefix_placement", "cache_salt_header",
+        "request_log", "tracing",
     }  # fmt: skip
     assert json.loads(text)["timeouts"] == {
         "connect_s": 1, "prefill_s": 60, "first_token_s": 120, "idle_s": 60, "request_s": 600,
@@ -150,11 +151,25 @@ def test_the_router_reads_the_settings_that_are_written():
     }  # fmt: skip
 
 
+def test_the_router_reads_the_tenants_that_are_written():
+    digest = "sha256:" + 64 * "0"
+    acme = {"name": "acme", "keys": [digest], "weight": 3, "tokensPerMinute": 1000}
+    tenants = {"header": "X-Tenant-Id", "named": [acme], "requestsPerMinute": 60}
+
+    told = settings_with(None, {"router": {"tenants": tenants | {"others": "Shared"}}}).tenants
+
+    assert (told.header, told.others) == ("X-Tenant-Id", "shared")
+    assert (told.requests_per_minute, told.tokens_per_minute) == (60, None)
+    (named,) = told.named
+    assert (named.name, named.keys, named.weight) == ("acme", (digest,), 3)
+    assert (named.requests_per_minute, named.tokens_per_minute) == (None, 1000)
+
+
 PACE = TimedDecodePace((0.0051234567, 0.0001, 0.0), 123_456.7, 16, output_tokens=98.7)
 
 
 def settings_with(pace, *changes):
-    """What the routers read where this was told of a decode pod before."""
+    """Return the routers' settings where the memory holds this pace of a decode pod."""
     made = plan(world(pool(*changes), memory=Memory(pace=pace)), now_s=NOW_S)
     return parse_settings(child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"])
 
@@ -187,6 +202,20 @@ def test_sizing_counts_on_what_the_routers_are_told_to_do(router, gate, overflow
         assert (told.gate, told.overflow) == (gate, overflow)
     else:
         assert told is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({}, True),
+        ({"router": {"prefillPlacement": "LeastLoaded"}}, False),
+        # There is nothing to find.
+        ({"engine": {"prefixCaching": False}}, False),
+        ({"prefill": {"engine": {"prefixCaching": False}}}, False),
+    ],
+)
+def test_routers_are_told_whether_to_choose_prefill_pods_by_their_caches(spec, told):
+    assert settings_with(PACE, spec).prefix_placement is told
 
 
 def test_pods_that_leave_hold_their_gpus_and_leave_no_room_to_surge():

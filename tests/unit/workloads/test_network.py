@@ -1,4 +1,4 @@
-"""The NetworkPolicies of a pool: whom they let through."""
+"""The NetworkPolicies of a pool, and the connections that they allow."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def policies(*changes, network=NETWORK):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_who_reaches_what_of_a_pool(case: Case):
+def test_policies_allow_a_connection_to_a_pool_or_not(case: Case):
     made = policies()
 
     assert may_reach(made, case.source, case.target, case.port, case.protocol) == case.allowed
@@ -40,7 +40,7 @@ def test_engines_that_download_weights_reach_the_web_and_no_more():
     assert not may_reach(made, DECODE, TENANT, 8000)
 
 
-def test_an_installation_adds_who_reads_metrics_and_what_engines_reach():
+def test_an_installation_adds_readers_of_metrics_and_targets_of_engines():
     mirrors = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "mirrors"}}}
     rule = {"to": [mirrors], "ports": [{"protocol": "TCP", "port": 5000}]}
     network = Network(operator_namespace="ops", metrics_from=(), engine_egress=(rule,))
@@ -48,7 +48,7 @@ def test_an_installation_adds_who_reads_metrics_and_what_engines_reach():
 
     assert may_reach(made, DECODE, MIRROR, 5000)
     assert not may_reach(made, DECODE, METADATA, 5000)
-    # Without a peer nobody is let in, not everybody.
+    # Without a peer the rule lets in no one, not everyone.
     assert not may_reach(made, TENANT, DECODE, 8000)
     operator = Peer("o", "10.2.0.1", "ops", {"app.kubernetes.io/name": "tandem"})
     labels = {**operator.labels, "app.kubernetes.io/component": "operator"}

@@ -215,7 +215,7 @@ SLOWER_THAN_NEVER = Memory(correction=Correction(slowdown={Role.PREFILL: -1.0}))
 
 
 def remembering(live, text):
-    """The pool after a restart of the operator, with `text` as its stored memory."""
+    """Return the pool after a restart of the operator, with `text` as its stored memory."""
     for body in live.children:
         if body["metadata"]["name"] == "tiny-memory":
             body["data"]["memory.json"] = text
@@ -274,7 +274,7 @@ def test_a_pod_of_any_shape_is_read():
     assert plan(replace(live, pods=(*live.pods, odd)), now_s=NOW_S).decision is not None
 
 
-def test_a_refused_pass_shows_the_count_that_somebody_else_set_and_still_stands():
+def test_a_refused_pass_shows_the_count_that_another_owner_set():
     stored = running()
     raw = replace(stored, children=copy.deepcopy(stored.children))
     deployment(raw, "prefill")["spec"]["replicas"] = 3

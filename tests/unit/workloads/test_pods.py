@@ -129,7 +129,7 @@ def test_weights_may_load_for_half_an_hour_before_a_probe_gives_up():
     assert engine["readinessProbe"]["httpGet"]["path"] == "/ready"
 
 
-def test_a_draining_router_stays_ready_for_as_long_as_it_serves_who_comes():
+def test_a_draining_router_stays_ready_for_as_long_as_it_serves_new_requests():
     assert container(planned(), "router")["readinessProbe"]["httpGet"]["path"] == "/accepting"
 
 

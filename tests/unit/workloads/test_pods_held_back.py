@@ -135,7 +135,7 @@ def unscheduled(*, made=(), conditions=()):
     )
 
 
-def test_a_claim_that_nobody_makes_is_told_with_its_template():
+def test_a_claim_that_is_never_made_is_reported_with_its_template():
     """No scheduler looks at such a pod, and only an Event says why."""
     live = unscheduled()
 
@@ -147,6 +147,16 @@ def test_a_claim_that_nobody_makes_is_told_with_its_template():
     status, message = blocked(live)
     assert status == "True"
     assert "ResourceClaimTemplate one-gpu" in message
+
+
+def test_a_pod_on_a_node_has_its_claims_whatever_its_status_lacks():
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    status = {"containerStatuses": [{"name": "engine", "state": {"waiting": waiting}}]}
+    live = with_pod(running(), "decode", spec={"resourceClaims": [CLAIM]}, status=status)
+
+    ready = condition(plan(live, now_s=NOW_S).status, "Ready")
+
+    assert ready["reason"] == "ImagePullBackOff"
 
 
 def test_a_claim_that_waits_for_devices_is_told_in_the_schedulers_words():

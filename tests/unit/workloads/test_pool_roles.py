@@ -28,7 +28,7 @@ SERVED = replace(INSTALLATION, pool_roles=True)
 
 
 def served(*changes, **counts):
-    """A running pool on an API server that knows PoolRoles, with one of each External role."""
+    """Return a running pool on an API server with PoolRoles, one for each External role."""
     live = replace(running(*changes, **counts), installation=SERVED)
     return after(live, plan(live, now_s=NOW_S))
 
@@ -38,7 +38,7 @@ def role_of(live, role="decode"):
 
 
 def asking(live, count, role="decode"):
-    """The world in which somebody has scaled the PoolRole."""
+    """Return the world after a user has scaled the PoolRole."""
     role_of(live, role)["spec"] = {"replicas": count}
     return replace(live, asked={**live.asked, role: count})
 
@@ -76,7 +76,7 @@ def test_a_role_that_is_managed_again_loses_its_pool_role():
     assert ("PoolRole", "tiny-decode") not in made.keep
 
 
-def test_while_nobody_asks_the_pool_role_copies_the_count_and_no_count_is_written():
+def test_without_an_asked_count_the_pool_role_copies_the_deployments_count():
     live = served(EXTERNAL, decode=3)
 
     made = plan(live, now_s=NOW_S)
@@ -102,7 +102,12 @@ def test_what_is_asked_is_written_in_every_mode(mode):
 
 @pytest.mark.parametrize(
     ("count", "given", "limit"),
-    [(12, 8, "decode.maxReplicas"), (0, 2, "decode.minReplicas"), (1, 2, "decode.minReplicas")],
+    [
+        (12, 8, "decode.maxReplicas"),
+        (9, 8, "decode.maxReplicas"),
+        (0, 2, "decode.minReplicas"),
+        (1, 2, "decode.minReplicas"),
+    ],
 )
 def test_what_is_asked_is_held_within_the_pools_bounds(count, given, limit):
     live = asking(served(EXTERNAL, {"decode": {"minReplicas": 2}}, decode=3), count)
@@ -117,10 +122,10 @@ def test_what_is_asked_is_held_within_the_pools_bounds(count, given, limit):
     assert event.message == told["message"]
 
 
-def seen_with(*, decode, prefill=1, terminating=0, ask, budget):
+def seen_with(*, decode, prefill=1, terminating=0, leaving="prefill", ask, budget):
     live = running(EXTERNAL, decode=decode, prefill=prefill)
     gone = tuple(
-        pod(live, "prefill", 90 + index, deletionTimestamp="2026-09-21T14:13:20Z")
+        pod(live, leaving, 90 + index, deletionTimestamp="2026-09-21T14:13:20Z")
         for index in range(terminating)
     )
     seen = see(replace(live, pods=live.pods + gone), PoolName("serving", "tiny", "8f0c"))
@@ -146,6 +151,12 @@ def test_growth_waits_for_gpus_of_pods_on_their_way_out():
     assert found == AskedCount(asked=4, to=3, limit="scaling.gpuBudget")
 
 
+def test_growth_waits_for_gpus_of_its_own_pods_on_their_way_out():
+    found = seen_with(decode=2, ask=4, budget=5, terminating=1, leaving="decode")
+
+    assert found == AskedCount(asked=4, to=3, limit="scaling.gpuBudget")
+
+
 def test_pods_on_their_way_out_of_the_other_role_take_no_replica():
     found = seen_with(decode=4, ask=4, budget=5, terminating=1)
 
@@ -153,7 +164,7 @@ def test_pods_on_their_way_out_of_the_other_role_take_no_replica():
 
 
 def rolling(*changes, budget):
-    """An edit of decode, Managed, while the owner of prefill asks for one replica more than 2."""
+    """Return an edit of decode (Managed), while the owner of prefill wants 3 replicas, not 2."""
     external = ({"prefill": {"management": "External"}}, {"scaling": {"gpuBudget": budget}})
     live = asking(served(*external, *changes, prefill=2, decode=2), 3, "prefill")
     node = {"podTemplate": {"spec": {"nodeSelector": {"zone": "b"}}}}
@@ -246,6 +257,16 @@ def test_a_status_that_says_so_already_is_not_written_again():
 
     assert report_of(again).status is None
     assert report_of(again).events == ()
+
+
+def test_a_status_says_which_generation_it_describes():
+    live = asking(served(EXTERNAL, decode=2), 4)
+    role_of(live)["metadata"]["generation"] = 7
+
+    made = plan(live, now_s=NOW_S)
+
+    assert report_of(made).status["observedGeneration"] == 7
+    assert condition_of(made)["observedGeneration"] == 7
 
 
 def test_an_autoscaler_without_a_target_is_told_of():

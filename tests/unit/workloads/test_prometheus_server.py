@@ -1,4 +1,4 @@
-"""What a pool's author may choose about its Prometheus server."""
+"""The choices of a pool's author about its Prometheus server."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_a_token_needs_tls():
 
 
 @pytest.mark.parametrize("chosen", [{"tenant": "a"}, AUTHORITY])
-def test_nobody_chooses_with_the_installations_token(chosen):
+def test_a_pool_cannot_choose_tenant_or_authorities_with_the_installations_token(chosen):
     [field] = chosen
     [sentence] = told(WITH_TOKEN, **chosen)
 

@@ -134,7 +134,7 @@ def test_a_pool_that_waits_for_the_quota_says_so_and_starts_when_there_is_room()
 
 
 @pytest.mark.parametrize(("gpus", "surges"), [(2, 0), (3, 1), (8, 1)])
-def test_a_rollout_surges_only_where_the_quota_has_room_that_nobody_wants(gpus, surges):
+def test_a_rollout_surges_only_into_quota_that_no_pool_wants(gpus, surges):
     made = plan(replace(running(NVIDIA), quota=shared(gpus)), now_s=NOW_S)
 
     strategy = child(made.children, "Deployment", "tiny-prefill")["spec"]["strategy"]

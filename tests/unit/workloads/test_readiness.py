@@ -1,4 +1,4 @@
-"""Who waits for a pool is told the truth: people, `kubectl wait`, and what judges by kstatus."""
+"""The pool tells the truth to all that wait: people, `kubectl wait`, and tools with kstatus."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ CRASHED = container_status(
 
 
 def states(obj):
-    """The status of each condition that others wait for, by type."""
+    """Return the status of each condition that others wait for, by type."""
     kinds = ("Available", *TRIO)
     return {kind: condition(obj["status"], kind)["status"] for kind in kinds}
 
@@ -105,7 +105,7 @@ def test_a_rollout_is_told_by_how_far_it_is_while_the_old_pods_serve():
     assert verdict(found) == IN_PROGRESS
 
 
-def test_a_restart_by_somebody_else_is_a_rollout_too():
+def test_a_restart_by_another_client_is_a_rollout_too():
     live = serving(prefill=3)
     status = {"status": {"replicas": 3, "updatedReplicas": 1}}
     children = tuple(
@@ -286,7 +286,7 @@ def test_a_pool_that_no_operator_saw_is_in_progress():
 
 
 def with_defaults(value, schema):
-    """What the API server makes of an object."""
+    """Return the API server's version of an object."""
     if "properties" not in schema or not isinstance(value, dict):
         return value
     given = {

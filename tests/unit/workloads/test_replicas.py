@@ -1,4 +1,4 @@
-"""Who writes replica counts, when, and which pods leave first."""
+"""The writers of replica counts, the moments of writing, and the pods that leave first."""
 
 import json
 from dataclasses import replace
@@ -193,7 +193,7 @@ def test_no_cost_is_written_without_a_shrink():
 
 
 @pytest.mark.parametrize("handover", [PAUSED, EXTERNAL])
-def test_no_cost_is_written_for_a_count_that_somebody_else_sets(handover):
+def test_no_deletion_cost_is_written_for_a_count_of_another_owner(handover):
     engines = tuple(sample(f"tiny-decode-{i}", Role.DECODE, running=2) for i in range(3))
     live = shrinking(engines=engines)
     lower = {"decode": {"minReplicas": 1, "maxReplicas": 1}}
@@ -202,7 +202,7 @@ def test_no_cost_is_written_for_a_count_that_somebody_else_sets(handover):
 
 
 def emptying(live, *components, nodes=("node-1",), **more):
-    """The pool where the first pods of some components stand on nodes that are being emptied."""
+    """Return the pool with the first pods of some components on nodes that are being emptied."""
     pods = [
         each | {"spec": {"nodeName": "node-2"}}
         if each["metadata"]["labels"]["tandem-inference.io/role"] not in components

@@ -37,7 +37,7 @@ def test_an_autoscaler_is_left_alone_at_first_sight():
     assert seen == Rival("a HorizontalPodAutoscaler", left_alone=True)
 
 
-def test_who_sets_a_count_once_or_twice_is_no_rival():
+def test_a_manager_that_sets_a_count_once_or_twice_is_no_rival():
     fought = Fought()
     for _ in range(2):
         fought.look(("kubectl", "scale"))
@@ -46,7 +46,7 @@ def test_who_sets_a_count_once_or_twice_is_no_rival():
     assert fought.look(OURS) is None
 
 
-def test_who_sets_it_a_third_time_within_ten_minutes_is_left_alone():
+def test_a_count_set_a_third_time_within_ten_minutes_is_left_alone():
     fought = Fought()
     for _ in range(3):
         fought.look(("keda", ""))

@@ -1,4 +1,4 @@
-"""What a user reads: conditions, troubles, decisions and Events."""
+"""The texts for a user: conditions, troubles, decisions and Events."""
 
 from dataclasses import replace
 
@@ -108,7 +108,7 @@ HUNG = "the engine hangs: since 2026-09-21T14:13:00Z it has made no token; it wa
 
 
 def lapse(*, ready=NOW, reason="ContainersNotReady", **engine):
-    """A status of an engine pod that is not Ready since `ready`."""
+    """Return a status of an engine pod that is not Ready since `ready`."""
     conditions = [
         {"type": "Ready", "status": "False", "lastTransitionTime": ready, "reason": reason}
     ]
@@ -196,7 +196,7 @@ def test_a_hung_and_an_ejected_engine_are_named_together():
     assert "prefill pod tiny-prefill-0" in message
 
 
-def test_without_a_router_nobody_knows_how_engines_serve():
+def test_without_a_router_the_health_of_engines_is_unknown():
     assert health_of(replace(running(), routers=()))[0] == "Unknown"
 
 
@@ -227,7 +227,7 @@ def test_pods_of_an_older_generation_serve_and_may_meet_the_slo():
 
 
 def init_status(**state):
-    """A pod whose init container is at fault; its engine waits."""
+    """Return a pod whose init container is at fault; its engine waits."""
     waiting = {
         "name": "engine",
         "ready": False,
@@ -427,7 +427,7 @@ def test_a_transition_time_moves_only_with_its_status():
 
 
 def resting(live, *, second):
-    """The pool a while later, with everybody answering and nothing to do."""
+    """Return the pool a while later: every pod answers and there is nothing to do."""
     now_s = NOW_S + second
     engines = (
         sample("tiny-prefill-0", Role.PREFILL, running=0, sampled_s=now_s),
@@ -524,7 +524,7 @@ def test_a_user_of_prometheus_is_told_whether_it_is_used(source, said):
 
 
 @pytest.mark.parametrize("metrics", [{}, {"source": "Direct"}])
-def test_who_asked_for_the_pods_is_told_nothing_of_prometheus(metrics):
+def test_a_pool_with_source_direct_is_told_nothing_of_prometheus(metrics):
     seen = replace(running({"metrics": metrics}), routers=(report(),))
 
     assert "Prometheus" not in condition(status_of(seen), "MetricsFresh")["message"]
@@ -539,13 +539,13 @@ def test_who_asked_for_the_pods_is_told_nothing_of_prometheus(metrics):
         ({"prefill": {"management": "External"}}, "True", "External"),
     ],
 )
-def test_scaling_active_says_who_sets_the_counts(change, status, reason):
+def test_scaling_active_names_the_owner_of_the_counts(change, status, reason):
     found = condition(status_of(world(pool(change))), "ScalingActive")
 
     assert (found["status"], found["reason"]) == (status, reason)
 
 
-def test_a_field_of_somebody_else_is_reported_and_then_forgotten():
+def test_a_field_of_another_manager_is_reported_and_then_forgotten():
     live = running()
     sentence = "Service tiny-router exists already and does not belong to this pool."
     planned = plan(live, now_s=NOW_S)
@@ -621,7 +621,7 @@ def test_a_step_taken_again_is_told_again():
     assert "AtBound" in {event.reason for event in again.events}
 
 
-def test_a_recommendation_that_nobody_follows_is_told_once():
+def test_a_recommendation_without_an_effect_is_told_once():
     live = running({"scaling": {"mode": "Recommend"}, "decode": {"minReplicas": 3}})
     live = replace(live, routers=(report(),))
     first = after(live, plan(live, now_s=NOW_S), routers=(report(),))
@@ -640,7 +640,7 @@ def test_the_status_has_only_fields_of_its_schema():
 
 
 def budget_told(live, *, late, before=None):
-    """What is told of the budget after ten thousand requests, so many of them late."""
+    """Return the text on the budget after ten thousand requests, so many of them late."""
     counts = {"finished": (10_000,), "good": (10_000 - late,)}
     hourly = {f"hourly_{name}": column for name, column in counts.items()}
     at = {"folded_s": int(NOW_S) - 1, "minute": int(NOW_S) // 60, "hour": int(NOW_S) // 3600}

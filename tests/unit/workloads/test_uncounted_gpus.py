@@ -58,7 +58,7 @@ def with_container(component, resources, *, kind="containers", name="engine", **
         ),
     ],
 )
-def test_a_gpu_that_nobody_counts_is_refused_where_it_stands(change, field):
+def test_an_uncounted_gpu_is_refused_with_its_field(change, field):
     assert fields(NVIDIA, change) == [field]
 
 

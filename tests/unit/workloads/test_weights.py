@@ -1,4 +1,4 @@
-"""How weights come into engine pods, what they may read for it, and what outlives the pods."""
+"""Weights on their way into engine pods: what may be read for it, and what outlives the pods."""
 
 from dataclasses import replace
 
@@ -193,7 +193,7 @@ def test_only_folders_that_the_installation_names_may_be_caches(path, installati
     assert made.children == ()
 
 
-def test_who_may_mount_any_folder_may_cache_in_any():
+def test_with_any_pod_template_allowed_any_cache_folder_is_allowed():
     opened = replace(INSTALLATION, any_pod_template=True)
 
     assert planned(cache(hostPath={"path": "/mnt/x"}), installation=opened).children

@@ -1,10 +1,12 @@
-"""A stand-in for an adapter of external metrics, which tells the numbers that a test sets.
+"""A stand-in for an adapter of external metrics: it answers with the numbers that it was given.
 
-HorizontalPodAutoscalers read `external.metrics.k8s.io` through an APIService.
+HorizontalPodAutoscalers read `external.metrics.k8s.io` through an APIService. It needs the standard
+library alone, so any image with Python runs it: `python external_metrics.py CERTIFICATE KEY PORT`.
 """
 
 import json
 import ssl
+import sys
 import threading
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -13,10 +15,11 @@ from typing import Any
 
 GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
 API = f"/apis/{GROUP}/{VERSION}"
+READER = "tandem-external-metrics-reader"
 
 
 class ExternalMetrics(ThreadingHTTPServer):
-    """Serves `values` by the name of the metric."""
+    """Serves `values` by the name of the metric; POST `/values/NAME/VALUE` sets one."""
 
     daemon_threads = True
 
@@ -35,7 +38,7 @@ class ExternalMetrics(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that only try the port are no news."""
+        """Say nothing of clients that only try the port."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,6 +81,14 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
+    def do_POST(self) -> None:
+        folder, _, told = self.path.removeprefix("/").partition("/")
+        name, _, value = told.partition("/")
+        if folder != "values" or not value:
+            return self.send_error(HTTPStatus.NOT_FOUND)
+        self.server.values[name] = value
+        return self._answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
     def _answer(self, body: dict[str, Any]) -> None:
         raw = json.dumps(body).encode()
         self.send_response(HTTPStatus.OK)
@@ -91,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def api_service(*, service: str, namespace: str, port: int) -> dict[str, Any]:
-    """The APIService that sends the group's requests to a Service."""
+    """Return the APIService that sends the group's requests to a Service."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
@@ -107,8 +118,29 @@ def api_service(*, service: str, namespace: str, port: int) -> dict[str, Any]:
     }
 
 
+def autoscalers_may_read() -> list[dict[str, Any]]:
+    """Return the right of Kubernetes' autoscalers to read the group, as every adapter grants it."""
+    rbac = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["get", "list"]}
+    account = {
+        "kind": "ServiceAccount",
+        "name": "horizontal-pod-autoscaler",
+        "namespace": "kube-system",
+    }
+    head = {"apiVersion": f"{rbac}/v1", "metadata": {"name": READER}}
+    return [
+        {**head, "kind": "ClusterRole", "rules": [rule]},
+        {
+            **head,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": READER},
+            "subjects": [account],
+        },
+    ]
+
+
 def autoscaler(name: str, *, target: str, metric: str, most: int) -> dict[str, Any]:
-    """A HorizontalPodAutoscaler of a PoolRole that wants as many replicas as a metric says."""
+    """Return an HPA of a PoolRole that wants as many replicas as a metric says."""
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
@@ -134,3 +166,10 @@ def autoscaler(name: str, *, target: str, metric: str, most: int) -> dict[str, A
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
         },
     }
+
+
+if __name__ == "__main__":
+    given_certificate, given_key, given_port = sys.argv[1:]
+    ExternalMetrics(
+        "", int(given_port), certificate=given_certificate, key=given_key
+    ).serve_forever()
