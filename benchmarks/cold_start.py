@@ -1,4 +1,4 @@
-"""What a cache that outlives a pod saves at the next start, on this machine: CPU seconds and time.
+"""The savings of a cache that outlives a pod, at the next start on this machine: CPU seconds, time.
 
     python -m benchmarks.cold_start --runs 3
 
@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from e2e.cluster import names
 from e2e.cluster.ports import free_ports
 from tandem_engine.serve.engine_command import EngineCommand, vllm_command
 from tandem_engine.serve.engine_facts import look_around
@@ -46,7 +47,7 @@ class ColdStart:
 
 
 def starts(python: str, model: str, *, compiled: bool) -> Iterator[ColdStart]:
-    """A start with an empty cache, and one with what it left."""
+    """Yield a start with an empty cache, and one with what it left."""
     with tempfile.TemporaryDirectory(prefix="tandem-cold-") as folder:
         for cache in ("empty", "filled"):
             command, port = _command(python, model, folder, compiled=compiled)
@@ -68,7 +69,7 @@ def _command(python: str, model: str, home: str, *, compiled: bool) -> tuple[Eng
         max_num_seqs=16,
         cpu_threads=1,
     )
-    # The cache of who runs this must be no part of it.
+    # The user's own cache must be no part of it.
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     facts = look_around(model, python=python, environment={**kept, "HOME": home})
     command = vllm_command(settings, facts)
@@ -80,7 +81,7 @@ def _command(python: str, model: str, home: str, *, compiled: bool) -> tuple[Eng
 
 
 def _start_and_end(command: EngineCommand, port: int, log: Path) -> tuple[float, float]:
-    """CPU seconds and time until it is healthy."""
+    """Return the CPU seconds and the time until it is healthy."""
     began_s = time.monotonic()
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -107,7 +108,7 @@ def _is_healthy(port: int) -> bool:
 
 
 def _cpu_s(session: int) -> float:
-    """Of all processes of a session, and of those that ended in it."""
+    """Return the CPU seconds of all processes of a session, including those that ended in it."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -137,7 +138,7 @@ def _told(found: list[ColdStart]) -> Iterator[str]:
 
 def main() -> None:
     """Measure, print each start as JSON, then the medians."""
-    home = Path(os.environ.get("TANDEM_CACHE") or Path.home() / ".cache" / "tandem")
+    home = names.cache_dir()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--compile", choices=("off", "on", "both"), default="off")

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,26 @@ class EngineEndedError(Exception):
     """An engine ended before it was Ready; the text is the end of its log."""
 
 
+async def until_ready(
+    is_ready: Callable[[], Awaitable[bool]], *, process: asyncio.subprocess.Process, log: Path
+) -> None:
+    """Return once a server is Ready.
+
+    Raises:
+        EngineEndedError: it ended instead.
+        TimeoutError: it took longer than `START_S`.
+    """
+    async with asyncio.timeout(START_S):
+        while not await is_ready():
+            if process.returncode is not None:
+                raise EngineEndedError(_last_words(log))
+            await asyncio.sleep(0.25)
+
+
+def _last_words(log: Path) -> str:
+    return log.read_text()[-_LAST_WORDS:]
+
+
 @dataclass
 class RealEngine:
     """A launcher with its vLLM, by its two ports."""
@@ -38,11 +58,11 @@ class RealEngine:
 
     @property
     def port(self) -> int:
-        """Where vLLM's own API is."""
+        """Return the port of vLLM's own API."""
         return int(self.api.url.rpartition(":")[2])
 
     async def probe(self, path: str) -> int | None:
-        """The status of a probe; `None` where nothing answers."""
+        """Return the status of a probe; `None` where nothing answers."""
         try:
             async with self.api.session.get(f"{self.control}{path}") as answer:
                 return answer.status
@@ -50,7 +70,7 @@ class RealEngine:
             return None
 
     async def info(self) -> dict[str, Any]:
-        """What the engine tells the operator."""
+        """Return what the engine tells the operator."""
         async with self.api.session.get(f"{self.control}/info") as answer:
             body: dict[str, Any] = await answer.json()
             return body
@@ -62,20 +82,19 @@ class RealEngine:
             EngineEndedError: it ended instead.
             TimeoutError: it took longer than `START_S`.
         """
-        async with asyncio.timeout(START_S):
-            while await self.probe("/ready") != 200:
-                if self.process.returncode is not None:
-                    raise EngineEndedError(self.log.read_text()[-_LAST_WORDS:])
-                await asyncio.sleep(0.25)
+        await until_ready(self._is_ready, process=self.process, log=self.log)
+
+    async def _is_ready(self) -> bool:
+        return await self.probe("/ready") == 200
 
     async def tokens(self, body: dict[str, Any]) -> list[int]:
-        """The answer to one completion, as token ids."""
+        """Return the answer to one completion, as token ids."""
         answer = await self.api.complete(body, request_id=new_id(), timeout_s=REQUEST_S)
         tokens: list[int] = answer["choices"][0]["token_ids"]
         return tokens
 
     async def prompt_tokens(self, source: str) -> float:
-        """Prompt tokens so far that came from `source`, in vLLM's words."""
+        """Return the prompt tokens so far that came from `source`, in vLLM's words."""
         samples = await self.api.samples()
         return vllm_metrics.total(samples, "vllm:prompt_tokens_by_source_total", source=source)
 
@@ -96,14 +115,14 @@ class Pair:
     decode: RealEngine
 
     async def prefilled(self, body: dict[str, Any], request_id: str) -> dict[str, Any]:
-        """Have the prompt computed; returns what the decode engine needs to fetch its cache."""
+        """Have the prompt computed; return what the decode engine needs to fetch its cache."""
         asked = body | {"max_tokens": 1, KV_PARAMS: REMOTE_DECODE}
         answer = await self.prefill.api.complete(asked, request_id=request_id, timeout_s=REQUEST_S)
         parameters: dict[str, Any] = answer[KV_PARAMS]
         return parameters
 
     async def answer(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """The answer through both, and the seconds that it took the decode engine."""
+        """Return the answer through both, and the seconds that it took the decode engine."""
         request_id = new_id()
         parameters = await self.prefilled(body, request_id)
         asked_s = time.perf_counter()
@@ -114,7 +133,7 @@ class Pair:
         return choice, time.perf_counter() - asked_s
 
     async def tokens(self, body: dict[str, Any]) -> list[int]:
-        """The answer through both, as token ids."""
+        """Return the answer through both, as token ids."""
         choice, _ = await self.answer(body)
         tokens: list[int] = choice["token_ids"]
         return tokens
@@ -156,5 +175,5 @@ async def start(
 
 
 def new_id() -> str:
-    """An id for a request."""
+    """Return an id for a request."""
     return str(uuid.uuid4())

@@ -1,0 +1,1 @@
+"""The gain of placing prompts by what prefill pods have cached."""

@@ -1,0 +1,155 @@
+"""Ten tenants on one fleet, and one of them floods it: `-m benchmarks.tenants`.
+
+Virtual time: the same numbers each time.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.classes import BOUNDS, CHAT, FLEET, GPUS, INTERACTIVE
+from benchmarks.simulator.__main__ import profile_of
+from benchmarks.simulator.cases import Case
+from benchmarks.simulator.kept import NOTED
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.flight import SimulatedFlight, judge
+from tandem_operator.sim.policy import Static
+from tandem_operator.sim.pool import PoolSetup
+from tandem_operator.sim.routing.router_queue import QueueSettings
+from tandem_operator.sim.simulate import Scenario, Simulation
+from tandem_operator.sim.traces.generate import burst, constant, poisson
+from tandem_operator.sim.traces.trace import Trace, joined, of_tenant
+
+TENANTS = tuple(f"tenant-{number}" for number in range(10))
+FLOODING = TENANTS[-1]
+SLO = BOUNDS[INTERACTIVE]
+RATE_RPS = 3.0
+SPAN_S, FLOOD_FROM_S, FLOOD_UNTIL_S = 240.0, 60.0, 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Ten tenants ask for the same; in the flood, the last asks for `flood_rps`."""
+
+    flood_rps: float = RATE_RPS
+
+    def trace(self) -> Trace:
+        """All requests, each with its tenant."""
+        found = []
+        for number, tenant in enumerate(TENANTS):
+            rate, most_rps = constant(RATE_RPS), RATE_RPS
+            if tenant == FLOODING and self.flood_rps > RATE_RPS:
+                most_rps = self.flood_rps
+                rate = burst(
+                    rate,
+                    factor=self.flood_rps / RATE_RPS,
+                    begin_s=FLOOD_FROM_S,
+                    end_s=FLOOD_UNTIL_S,
+                )
+            trace = poisson(
+                tenant, rate, most_rps=most_rps, span_s=SPAN_S, mix=CHAT, seed=number + 1
+            )
+            found.append(of_tenant(trace, tenant))
+        return joined("ten tenants", found)
+
+
+LOADS = {"no flood": Load(), "flood of 70/s": Load(70.0), "flood of 420/s": Load(420.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the tenants got of the requests that came during the flood.
+
+    Attributes:
+        worst: attainment of the one of the nine that has the least.
+        served: output tokens per second of the flooding tenant.
+    """
+
+    nine: float
+    worst: float
+    nine_ttft_p50_s: float
+    nine_ttft_p99_s: float
+    flooding: float
+    served: float
+
+
+def run(load: Load, *, fair: bool) -> Row:
+    """Serve a load by a fixed fleet."""
+    spec = PoolSpec(
+        slo=SLO,
+        roles={role: RoleSpec(1, GPUS, 1, True) for role in Role},
+        mode=Mode.AUTO,
+        gpu_budget=GPUS,
+        stabilization_s=60.0,
+        max_step=None,
+        max_model_len=20_000,
+        max_num_seqs=256,
+        insurance=Insurance(decode_gate=True, overflow=True),
+    )
+    router = QueueSettings(first_token_s=30.0, tenants={} if fair else None)
+    profile = profile_of(Case("A", ()), NOTED)
+    setup = PoolSetup("pool", spec, load.trace(), profile, FLEET, router=router)
+    scenario = Scenario(pools=(setup,), cold_start=ColdStart(60.0), gpus=GPUS, patience_s=60.0)
+    simulation = Simulation(scenario, {"pool": Static(FLEET)})
+    simulation.run()
+    return _row(setup.trace, simulation.pool("pool").ended)
+
+
+def _row(trace: Trace, ended: list[SimulatedFlight]) -> Row:
+    asked = dict.fromkeys(TENANTS, 0)
+    for request in trace.requests:
+        asked[request.tenant] += FLOOD_FROM_S <= request.at_s < FLOOD_UNTIL_S
+    during = [f for f in ended if FLOOD_FROM_S <= f.request.at_s < FLOOD_UNTIL_S]
+    good = dict.fromkeys(TENANTS, 0)
+    for flight in during:
+        good[flight.request.tenant] += judge(flight, SLO).good
+    nine = [name for name in TENANTS if name != FLOODING]
+    waits = sorted(f.ttft_s for f in during if f.request.tenant in nine and f.ttft_s is not None)
+    made = sum(f.made for f in during if f.request.tenant == FLOODING)
+    return Row(
+        nine=sum(good[name] for name in nine) / sum(asked[name] for name in nine),
+        worst=min(good[name] / asked[name] for name in nine),
+        nine_ttft_p50_s=waits[len(waits) // 2],
+        nine_ttft_p99_s=waits[int(0.99 * len(waits))],
+        flooding=good[FLOODING] / asked[FLOODING],
+        served=made / (FLOOD_UNTIL_S - FLOOD_FROM_S),
+    )
+
+
+def rows() -> Iterator[tuple[str, str, Row]]:
+    """All of them: load, and whether the service is fair."""
+    for name, load in LOADS.items():
+        for fair in (False, True):
+            yield name, "yes" if fair else "no", run(load, fair=fair)
+
+
+def main() -> None:
+    """Print a table, and write it as JSON too."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tenants", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found = []
+    print(
+        "| load | tenants | nine | worst of nine | TTFT p50 | TTFT p99 | flooding | its tokens/s |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for load, fair, row in rows():
+        found.append({"load": load, "tenants": fair, **asdict(row)})
+        print(
+            f"| {load} | {fair} | {row.nine:.4f} | {row.worst:.4f}"
+            f" | {row.nine_ttft_p50_s:.2f} s | {row.nine_ttft_p99_s:.2f} s"
+            f" | {row.flooding:.4f} | {row.served:,.0f} |",
+            flush=True,
+        )
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
