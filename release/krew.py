@@ -25,6 +25,7 @@ import yaml
 from e2e.cluster import names
 from e2e.cluster.progress import CannotContinueError, run
 from e2e.cluster.store import sha256
+from e2e.cluster.tools import uv_program
 from release.order import Order, Source
 
 MANIFEST = "tandem.krew.yaml"
@@ -115,8 +116,7 @@ def manifest(order: Order, archives: dict[Platform, Path]) -> dict[str, Any]:
 
 
 def _uv() -> str:
-    own = names.cache_dir() / "uv" / "bin" / "uv"
-    found = shutil.which("uv") or (str(own) if own.exists() else None)
+    found = uv_program()
     if found is None:
         raise CannotContinueError("uv is missing; run `make .venv/ready`, which installs it.")
     return found
