@@ -103,8 +103,9 @@ _METADATA_FIELDS = {"name", "namespace", "uid", "generation", "deletionTimestamp
 
 def _fault(error: ErrorDetails) -> Fault:
     steps = tuple(step for step in error["loc"] if step not in _UNION_BRANCHES)
-    named = str(error.get("ctx", {}).get("field", ""))
-    return Fault((*steps, *filter(None, named.split("."))), _message(error, steps))
+    named = str(error.get("ctx", {}).get("field", "")).split(".")
+    below = (int(step) if step.isdecimal() else step for step in named if step)
+    return Fault((*steps, *below), _message(error, steps))
 
 
 def _instead(steps: Steps) -> str:

@@ -4,7 +4,7 @@
 that an object which never met the CEL (an older CRD, an offline linter) gets the same sentence.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -66,7 +66,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)  # hashable in spite of its mapping
 class Extension:
-    """Schema keywords only Kubernetes knows, such as `x-kubernetes-list-type`."""
+    """Schema keywords that check nothing here, such as `format`."""
 
     keywords: Mapping[str, Any]
 
@@ -74,6 +74,42 @@ class Extension:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return handler(schema) | dict(self.keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class ListMap:
+    """A list whose items a field tells apart: an API server refuses two with the same value.
+
+    Attributes:
+        key: the field, of one word.
+    """
+
+    key: str
+
+    def check(self, items: Sequence[BaseModel]) -> Sequence[BaseModel]:
+        """Return the items, or raise an error that names the value that comes again."""
+        seen = set()
+        for index, item in enumerate(items):
+            value = getattr(item, self.key)
+            if value in seen:
+                message = f"{value!r} appears twice; give each its own {self.key}"
+                context = {"message": message, "field": f"{index}.{self.key}"}
+                raise PydanticCustomError("rule", "{message}", context)
+            seen.add(value)
+        return items
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(schema) | {
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": [self.key],
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import annotated_types
 from pydantic import BaseModel, Strict
 from pydantic.fields import FieldInfo
 
-from tandem_operator.api.rules import VALIDATIONS, ApiModel, Extension, OneForm, Rule
+from tandem_operator.api.rules import VALIDATIONS, ApiModel, Extension, ListMap, OneForm, Rule
 
 Schema = dict[str, Any]
 
@@ -42,6 +42,7 @@ _BOUND_OF_TYPE = {"string": "maxLength", "array": "maxItems"}
 _METADATA = (
     Rule,
     Extension,
+    ListMap,
     OneForm,
     Strict,
     FieldInfo,

@@ -159,6 +159,11 @@ BAD_POOLS = (
     ),
     _spec("no class", "slo.classes", slo={"classes": []}),
     _spec(
+        "class of the name of another",
+        "slo.classes[1]",
+        slo={"classes": [{"name": "batch"}, {"name": "batch"}]},
+    ),
+    _spec(
         "service of a class",
         "slo.classes[0].service",
         slo={"classes": [{"name": "batch", "service": "Cheap"}]},
@@ -197,6 +202,11 @@ BAD_POOLS = (
         "router.tenants.named[0].name",
         "team-search",
         router={"tenants": {"named": [{"name": "other"}]}},
+    ),
+    _spec(
+        "tenant of the name of another",
+        "router.tenants.named[2]",
+        router={"tenants": {"named": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}},
     ),
     _spec(
         "weight of no tenant",
@@ -275,6 +285,11 @@ BAD_POOLS = (
         "scaling.schedules",
         "write for example prefill: {minReplicas: 2}",
         scaling={"schedules": [{k: v for k, v in OFFICE.items() if k != "prefill"}]},
+    ),
+    _spec(
+        "schedule of the name of another",
+        "scaling.schedules[1]",
+        scaling={"schedules": [OFFICE, {**OFFICE, "start": "0 9 * * 6"}]},
     ),
     _spec(
         "schedule at zero",

@@ -20,7 +20,12 @@ def admitted(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
             values = admitted(schema["additionalProperties"])
             return st.dictionaries(st.text(), values, max_size=min(3, schema["maxProperties"]))
         case "array":
-            return st.lists(admitted(schema["items"]), max_size=min(3, schema["maxItems"]))
+            keys = schema.get("x-kubernetes-list-map-keys")
+            return st.lists(
+                admitted(schema["items"]),
+                max_size=min(3, schema["maxItems"]),
+                unique_by=keys and (lambda item: tuple(item[key] for key in keys)),
+            )
         case "string":
             return st.text(max_size=min(9, schema["maxLength"]))
         case "number":

@@ -3,9 +3,9 @@
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from pydantic import AfterValidator, Field, computed_field, field_validator
+from pydantic import AfterValidator, Field, ValidationError, computed_field, field_validator
 
-from tandem_operator.api.rules import VALIDATIONS, ApiModel, Rule
+from tandem_operator.api.rules import VALIDATIONS, ApiModel, ListMap, Rule
 from tandem_operator.api.structural import UnrepresentableError, structural_schema
 
 Word = Annotated[str, Field(max_length=8)]
@@ -70,6 +70,19 @@ def test_rule_of_a_value_lands_beside_it() -> None:
     schema = structural_schema(Outer)["properties"]["even"]
 
     assert schema[VALIDATIONS] == [{"rule": "self % 2 == 0", "message": "even"}]
+
+
+def test_a_list_of_keys_says_so_and_refuses_a_key_that_comes_again() -> None:
+    class Outer(ApiModel):
+        items: Annotated[list[Inner], Field(max_length=8), ListMap("size")]
+        """No two of one size."""
+
+    schema = structural_schema(Outer)["properties"]["items"]
+
+    assert schema["x-kubernetes-list-type"] == "map"
+    assert schema["x-kubernetes-list-map-keys"] == ["size"]
+    with pytest.raises(ValidationError, match="3 appears twice; give each its own size"):
+        Outer(items=[Inner(size=3), Inner(size=4), Inner()])
 
 
 def _validated(value: int) -> int:

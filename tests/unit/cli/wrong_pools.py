@@ -83,6 +83,10 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "fewer at most than at least": ("minReplicas: 1", "minReplicas: 5"),
     "a budget below the minimum": ("gpuBudget: 6", "gpuBudget: 1"),
+    "two classes of one name": (
+        "    attainment: 95%\n",
+        "    attainment: 95%\n    classes:\n      - name: batch\n      - name: batch\n",
+    ),
     "GPUs on CPU": ("device: NVIDIA", "device: CPU"),
     "a name twice": ("    name: llama\n", "    name: llama\n    aliases: [llama]\n"),
     "an alias with a space": ("    name: llama\n", "    name: llama\n    aliases: [my llama]\n"),

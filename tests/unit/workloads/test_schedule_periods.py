@@ -210,11 +210,3 @@ def test_a_schedule_that_no_clock_can_follow_is_refused_in_one_sentence(
 
     assert found.field == f"scaling.schedules[0].{field}"
     assert str(found).endswith(instead)
-
-
-def test_two_schedules_of_one_name_are_refused() -> None:
-    twice = [schedule().to_object()] * 2
-
-    (found,) = schedule_objections(parse_pool(pool({"scaling": {"schedules": twice}})).spec.scaling)
-
-    assert found.field == "scaling.schedules[1].name"

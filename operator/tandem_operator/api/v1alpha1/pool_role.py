@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.rules import ApiModel, ListMap
 from tandem_operator.api.v1alpha1.status import Condition
 from tandem_operator.api.values import Count
 
@@ -43,7 +43,7 @@ class PoolRoleStatus(ApiModel):
         Annotated[
             list[RoleCondition],
             Field(max_length=8),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+            ListMap("type"),
         ]
         | None
     ) = None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.rules import ApiModel, ListMap
 from tandem_operator.api.v1alpha1.named_object import NamedObject
 from tandem_operator.api.v1alpha1.schedule import Schedule
 from tandem_operator.api.values import (
@@ -60,7 +60,7 @@ class Scaling(ApiModel):
         Annotated[
             list[Schedule],
             Field(max_length=16),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+            ListMap("name"),
         ]
         | None
     ) = None

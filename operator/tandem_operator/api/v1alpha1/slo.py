@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tandem_operator.api.presets import PRESETS, Preset, PresetBounds, preset_sentence
-from tandem_operator.api.rules import ApiModel, Extension, Rule
+from tandem_operator.api.rules import ApiModel, ListMap, Rule
 from tandem_operator.api.values import (
     Count,
     Duration,
@@ -143,7 +143,7 @@ class Slo(ApiModel):
         Annotated[
             list[SloClass],
             Field(min_length=1, max_length=8),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+            ListMap("name"),
         ]
         | None
     ) = None

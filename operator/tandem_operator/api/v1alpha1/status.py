@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.rules import ApiModel, Extension, ListMap
 from tandem_operator.api.v1alpha1.gateway import Hostname
 
 Text = Annotated[str, Field(max_length=64)]
@@ -173,7 +173,7 @@ class SloStatus(ApiModel):
         Annotated[
             list[ClassStatus],
             Field(max_length=16),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+            ListMap("name"),
         ]
         | None
     ) = None
@@ -316,7 +316,7 @@ class PoolStatus(ApiModel):
         Annotated[
             list[Condition],
             Field(max_length=32),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+            ListMap("type"),
         ]
         | None
     ) = None
@@ -339,7 +339,7 @@ class PoolStatus(ApiModel):
         Annotated[
             list[ScheduleStatus],
             Field(max_length=16),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+            ListMap("name"),
         ]
         | None
     ) = None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.rules import ApiModel, ListMap
 from tandem_operator.api.values import Count, text_rule
 
 _PerMinute = Annotated[Count, Field(ge=1, le=1_000_000_000)]
@@ -83,7 +83,7 @@ class Tenants(ApiModel):
         Annotated[
             list[NamedTenant],
             Field(max_length=64),
-            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+            ListMap("name"),
         ]
         | None
     ) = None

@@ -9,13 +9,8 @@ from tandem_operator.workloads.schedule_periods import is_cron, time_zone
 
 def schedule_objections(scaling: Scaling) -> Iterator[Objection]:
     """Why a schedule never begins; none for those that do."""
-    seen = set()
     for index, schedule in enumerate(scaling.schedules or ()):
         item = f"scaling.schedules[{index}]"
-        if schedule.name in seen:
-            why = f"{schedule.name!r} appears twice; give each its own name"
-            yield Objection(f"{item}.name", f"{item}.name: {why}")
-        seen.add(schedule.name)
         yield from name_objections(schedule.name, f"{item}.name", example="office")
         if not is_cron(schedule.start):
             why = f"{schedule.start!r} names no time; write for example 0 8 * * 1-5"
