@@ -19,6 +19,7 @@ from tandem_operator.core.spec import Period
 
 LONGEST_FOLD = timedelta(hours=3)
 """No time zone sets its clocks back by more at once."""
+MINUTE_S = 60
 HOUR_S = 3600.0
 HORIZON_S = 14 * 86_400.0
 """Twice the longest duration. An end that is further away is not looked for."""
@@ -33,7 +34,23 @@ class _Clock(CronSim):
     """Cron that never stands at a time of day which its zone skips: there it would go on for ever.
 
     Such a time is what a step to another day or month leads to, if clocks change at midnight.
+    Steps of hours take each hour from its first minute, where clocks change by half an hour too.
     """
+
+    def tick(self, seconds: int = 1) -> None:
+        before = self.dt
+        super().tick(seconds)
+        if seconds > MINUTE_S and _changed_s(before, self.dt) % HOUR_S:
+            self.dt = before
+            while not _changed_s(before, self.dt):
+                super().tick(MINUTE_S)
+
+    def advance_hour(self) -> bool:
+        moved: bool = super().advance_hour()
+        if moved and self.dt.minute:
+            self.dt = self.dt.replace(minute=0)
+            self._exist()
+        return moved
 
     def _exist(self) -> None:
         back = self.tick_direction < 0
@@ -62,6 +79,13 @@ class _Clock(CronSim):
         if moved:
             self._exist()
         return moved
+
+
+def _changed_s(before: datetime, after: datetime) -> float:
+    """Return by how much clocks are set forward between two times of one zone."""
+    return (
+        (after.utcoffset() or timedelta()) - (before.utcoffset() or timedelta())
+    ).total_seconds()
 
 
 def time_zone(name: str) -> ZoneInfo | None:

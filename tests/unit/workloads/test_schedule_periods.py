@@ -81,6 +81,42 @@ def test_a_start_that_comes_twice_counts_the_first_time(again: str) -> None:
     assert around(again, **twice)[0] == ("25 00:30", "25 02:30")
 
 
+def test_hours_that_go_on_are_in_force_on_a_day_whose_clock_is_set_back_by_half_an_hour() -> None:
+    often = schedule(start="30 */2 5 4 *", duration="10h", timeZone="Australia/Lord_Howe")
+    begin_s, end_s = at("2026-04-05T00:30:00+11:00"), at("2026-04-06T08:30:00+10:30")
+
+    for now_s in range(int(begin_s), int(end_s), 900):
+        now = periods_around([often], now_s)[0]
+
+        assert now.start_s <= now_s
+        assert now.end_s == end_s
+
+
+HALF_HOURS = ("2026-04-04T15:00:00+00:00", "2026-10-03T15:30:00+00:00")
+"""The clocks of Lord Howe Island are set back, and forward."""
+
+
+@pytest.mark.parametrize("change", HALF_HOURS)
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("minutes", "named"),
+    [("0", {0}), ("15", {15}), ("30", {30}), ("45", {45}), ("20-22", {20, 21, 22})],
+)
+def test_every_minute_that_is_named_is_in_force_where_clocks_change_by_half_an_hour(
+    change: str, every: int, minutes: str, named: set[int]
+) -> None:
+    zone = ZoneInfo("Australia/Lord_Howe")
+    one = schedule(start=f"{minutes} */{every} * * *", duration="1m", timeZone=zone.key)
+    begin_s, span_s = at(change) - 6 * 3600.0, 18 * 3600.0
+
+    found = periods_within([one], from_s=begin_s, span_s=span_s, begins_s=begin_s)
+
+    every_minute = [begin_s + 60 * minute for minute in range(int(span_s) // 60)]
+    in_force = {s for s in every_minute for each in found if each.start_s <= s < (each.end_s or 0)}
+    clock = {s: datetime.fromtimestamp(s, zone) for s in every_minute}
+    assert in_force == {s for s, t in clock.items() if t.hour % every == 0 and t.minute in named}
+
+
 def test_a_start_that_comes_twice_is_over_after_its_duration() -> None:
     twice = {"start": "30 2 * * *", "duration": "30m"}
 
