@@ -33,7 +33,7 @@ CLASSES = (
 CHAT = Mix(Lengths(1500, 0.6, 16, 8000), Lengths(200, 0.5, 2, 1000))
 DOCUMENTS = Mix(Lengths(3000, 0.8, 16, 16_000), Lengths(400, 0.6, 2, 2000))
 SPAN_S = 240.0
-# Who comes at the very end has no time to end.
+# A request that comes at the very end has no time to end.
 JUDGED_S = SPAN_S - 30.0
 FLEET = {Role.PREFILL: 2, Role.DECODE: 2}
 GPUS = 16

@@ -84,7 +84,7 @@ class PrefixIndex(Generic[K]):
         return found
 
     def sent(self, pod: K, prefix: Prefix) -> None:
-        """Take note that `pod` was sent a prompt: whoever comes behind it there finds it."""
+        """Take note that `pod` was sent a prompt: one that comes behind it there finds it."""
         if prefix.marks:
             cache = self._cache(pod)
             cache.under_way.update(prefix.marks)

@@ -67,7 +67,7 @@ def soonest(pods: Iterable[P], prompt: ToCompute[P], *, now: float) -> P | None:
 
 @dataclass(slots=True)
 class Apart(Generic[W]):
-    """Those who wait for a pod that has no room, at one look at the queue: others go before."""
+    """Requests that wait for a pod that has no room, at one look at the queue: others go before."""
 
     waiters: set[W] = field(default_factory=set)
     _ahead_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -77,7 +77,7 @@ class Apart(Generic[W]):
     ) -> bool:
         """Set one apart if a pod without room is done with its prompt before any that has `room`.
 
-        Those who wait for the pod already go before it.
+        Those that wait for the pod already go before it.
         """
         expected, here = turn.expected, set(room)
         near = [pod for pod in pods if pod.name in expected.near and pod not in here]

@@ -88,7 +88,7 @@ def test_no_pod_is_idle_while_any_tenant_waits(
     now = 0.0
     while len(queue):
         found = queue.next(look(now, elsewhere_s), now=now)
-        # Who is not sent to a prefill pod is offered to decode pods.
+        # A request that no prefill pod takes is offered to decode pods.
         turn = found.first or found.excess[0]
         queue.serve(turn)
         queue.remove(turn.waiter)

@@ -1,4 +1,4 @@
-"""Whose a PoolRole's count is, and which autoscalers have no target."""
+"""The owner of a PoolRole's count, and which autoscalers have no target."""
 
 from tandem_operator.api import parse_pool
 from tandem_operator.core.role import Role

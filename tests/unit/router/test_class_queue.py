@@ -1,4 +1,4 @@
-"""Who goes next where requests are of several classes."""
+"""What goes next where requests are of several classes."""
 
 from dataclasses import dataclass
 
@@ -57,11 +57,11 @@ def test_a_lower_priority_waits_where_a_higher_one_would_be_late_by_it() -> None
     assert goes(queue_of(Waiter("chat", 2.0, CHAT), urgent)) == "chat"
 
 
-def test_who_can_be_on_time_goes_before_a_higher_priority_that_cannot() -> None:
+def test_a_request_that_can_be_on_time_goes_before_a_higher_priority_that_cannot() -> None:
     assert goes(queue_of(Waiter("chat", 0.5, CHAT), Waiter("agent", 9.0, AGENT))) == "agent"
 
 
-def test_of_those_who_are_late_the_higher_priority_goes_first() -> None:
+def test_of_late_requests_the_higher_priority_goes_first() -> None:
     assert goes(queue_of(Waiter("agent", 0.1, AGENT), Waiter("chat", 0.5, CHAT))) == "chat"
 
 
@@ -128,7 +128,7 @@ def test_a_place_that_was_taken_has_to_be_earned_again() -> None:
     assert queue.due(pods=1, now=OVERDUE_AFTER_S + 101.0) is None
 
 
-def test_one_who_left_is_in_no_line() -> None:
+def test_a_request_that_left_is_in_no_line() -> None:
     batch, chat = Waiter("batch", 1.0, BATCH), Waiter("chat", 9.0)
     queue = queue_of(batch, chat)
 

@@ -1,4 +1,4 @@
-"""Classes of requests at a real router: who has which, what it is judged by, what is told of it."""
+"""Classes of requests at a real router: the class of each, its bounds, and what is told of it."""
 
 import asyncio
 import hashlib
@@ -57,7 +57,7 @@ async def test_a_model_name_with_a_class_leaves_no_choice(pool: Pool) -> None:
     assert await class_of(pool, {"model": "tiny-batch"}, **{"X-Tandem-Class": "default"}) == "batch"
 
 
-async def test_who_names_no_class_has_that_of_its_key_or_the_default(pool: Pool) -> None:
+async def test_a_request_that_names_no_class_has_that_of_its_key_or_the_default(pool: Pool) -> None:
     configure(pool)
 
     assert await class_of(pool) == "default"
@@ -114,7 +114,7 @@ async def test_a_default_class_with_keys_is_for_these_keys_alone(pool: Pool) -> 
     assert await class_of(pool, **{"X-Tandem-Class": "batch"}) == "batch"
 
 
-async def test_who_is_shed_before_its_body_is_read_counts_whatever_its_class(pool: Pool) -> None:
+async def test_a_request_shed_before_its_body_is_read_counts_whatever_its_class(pool: Pool) -> None:
     closed = {"name": "default", "slo": TIGHT, "keys": [DIGEST]}
     pool.configure(classes=[closed], limits={"concurrent_requests": 1})
     pool.engines["p0"].script = Script(prefill_s=0.5)

@@ -1,4 +1,4 @@
-"""Who goes next where several tenants wait for one kind of pod."""
+"""What goes next where several tenants wait for one kind of pod."""
 
 from dataclasses import dataclass
 

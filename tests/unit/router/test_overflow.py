@@ -224,7 +224,7 @@ async def test_a_request_late_in_this_order_overflows_and_the_others_keep_their_
     assert not first.done()
     assert not second.done()
 
-    # Who comes earlier in the order pushes the one that is last beyond its bound.
+    # A request that comes earlier in the order pushes the one that is last beyond its bound.
     urgent = desk.ask_for(3.9)
     await asyncio.sleep(0)
     assert not second.done()

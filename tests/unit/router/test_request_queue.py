@@ -29,7 +29,7 @@ async def test_the_most_urgent_goes_first() -> None:
     assert desk.order == ["urgent", "middling", "relaxed"]
 
 
-async def test_those_who_cannot_meet_their_ttft_wait_behind_those_who_can() -> None:
+async def test_requests_that_cannot_meet_their_ttft_wait_behind_those_that_can() -> None:
     desk = Desk()
     desk.now = 100.0
 
@@ -38,7 +38,7 @@ async def test_those_who_cannot_meet_their_ttft_wait_behind_those_who_can() -> N
     assert desk.order == ["punctual", "late", "too_close"]
 
 
-async def test_who_could_be_on_time_only_at_an_idle_pod_waits_behind() -> None:
+async def test_a_request_that_only_an_idle_pod_could_serve_on_time_waits_behind() -> None:
     desk = Desk(prefill_requests_per_pod=2)
     # Two seconds of work are at the pod and have only begun.
     (pod,) = desk.fleet.usable(Role.PREFILL)
@@ -56,7 +56,7 @@ async def test_who_could_be_on_time_only_at_an_idle_pod_waits_behind() -> None:
 
 
 async def queued_at_the_idler_of_two_pods(desk: Desk) -> list["asyncio.Task[None]"]:
-    """Let three wait who will be on time only at `q`: `p` has 20 s of work, `q` one."""
+    """Let three wait that will be on time only at `q`: `p` has 20 s of work, `q` one."""
     desk.fleet.upsert(Endpoint(name="q", role=Role.PREFILL, host="h", port=3))
     for pod, work_s in zip(desk.fleet.usable(Role.PREFILL), (10.0, 0.5), strict=True):
         for _ in range(2):
@@ -124,7 +124,7 @@ async def test_a_pod_in_doubt_for_an_instant_makes_nobody_late_for_good() -> Non
     assert desk.order == ["a", "b", "c", "new"]
 
 
-async def test_who_looked_late_is_on_time_again_once_less_is_expected_of_it() -> None:
+async def test_what_looked_late_is_on_time_again_once_less_is_expected_of_it() -> None:
     desk = Desk()
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
     expected = Expected(service_s=50.0)
@@ -143,7 +143,7 @@ async def test_who_looked_late_is_on_time_again_once_less_is_expected_of_it() ->
     await other
 
 
-async def test_whose_bound_has_passed_stays_behind() -> None:
+async def test_a_request_stays_behind_once_its_bound_has_passed() -> None:
     desk = Desk(prefill_requests_per_pod=2)
     tasks = await queued_at_the_idler_of_two_pods(desk)
     q = desk.fleet.usable(Role.PREFILL)[1]
@@ -157,7 +157,7 @@ async def test_whose_bound_has_passed_stays_behind() -> None:
     assert desk.order == ["c", "a", "b"]
 
 
-async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
+async def test_a_wait_beyond_the_bound_is_overdue_for_a_minute() -> None:
     desk = Desk()
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
     tasks = [
@@ -176,7 +176,9 @@ async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
 @pytest.mark.parametrize(
     ("split", "deadline_s"), [(True, 9.0), (True, -1.0), (False, 9.0)], ids=["on time", "late", "n"]
 )
-async def test_who_left_is_not_kept_while_others_wait(split: bool, deadline_s: float) -> None:
+async def test_a_request_that_left_is_not_kept_while_others_wait(
+    split: bool, deadline_s: float
+) -> None:
     desk = Desk()
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
     if not split:
@@ -207,7 +209,7 @@ async def test_who_left_is_not_kept_while_others_wait(split: bool, deadline_s: f
     assert desk.order == ["patient", "late"]
 
 
-async def test_who_waits_leaves_the_line_from_anywhere_in_it() -> None:
+async def test_a_waiting_request_leaves_the_line_from_anywhere_in_it() -> None:
     desk = Desk()
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
     tasks = {}
@@ -230,7 +232,7 @@ def unknowable() -> Expected:
 
 
 @pytest.mark.parametrize("split", [True, False])
-async def test_of_whom_nothing_can_be_expected_fails_alone(split: bool) -> None:
+async def test_a_request_of_which_nothing_can_be_expected_fails_alone(split: bool) -> None:
     desk = Desk()
     waiter = Waiter(deadline_s=1.0, tokens=10, expected=unknowable, split=split)
 
@@ -242,7 +244,7 @@ async def test_of_whom_nothing_can_be_expected_fails_alone(split: bool) -> None:
     assert desk.order == ["next"]
 
 
-async def test_who_makes_the_queue_look_hears_nothing_of_a_look_that_fails() -> None:
+async def test_what_makes_the_queue_look_hears_nothing_of_a_look_that_fails() -> None:
     desk = Desk()
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
     # Nobody is asked what is expected of it before there is a decode pod.
@@ -275,7 +277,7 @@ async def test_a_gate_that_cannot_reckon_with_a_request_lets_the_next_one_ask() 
     assert desk.order == ["next"]
 
 
-async def test_an_unfit_request_gives_its_place_in_a_full_queue_to_who_comes() -> None:
+async def test_an_unfit_request_gives_its_place_in_a_full_queue_to_the_next() -> None:
     desk = Desk(queued_requests=1)
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
     decode = desk.fleet.usable(Role.DECODE)[0].endpoint
@@ -305,7 +307,7 @@ async def test_short_prompts_that_share_a_pass_are_done_with_it() -> None:
 
 
 class Gated(Desk):
-    """Eight streams keep TPOT; who is late is let in up to seven."""
+    """Eight streams keep TPOT; a late request is let in up to seven."""
 
     def __init__(self) -> None:
         super().__init__(prefill_requests_per_pod=99, decode=decode_pace())
@@ -320,7 +322,7 @@ class Gated(Desk):
             self.waiting.places.release(self.decode, Load(10))
 
 
-async def test_who_is_late_leaves_the_last_place_at_the_gate_to_who_is_not() -> None:
+async def test_a_late_request_leaves_the_last_place_at_the_gate_to_one_that_is_not() -> None:
     desk = Gated()
     desk.stream(7)
     late = asyncio.create_task(desk.ask("late", deadline_s=-1.0))

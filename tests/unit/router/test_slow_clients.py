@@ -93,7 +93,7 @@ async def test_a_client_that_takes_nothing_holds_up_no_drain(pool: Pool, stream:
     _, writer = await ask(pool, stream=stream)
     await pool.engines["d0"].wait_seen(1)
     if not stream:
-        # Whoever is still waited for is the engine until then, and the request would have failed.
+        # Until then it is the engine that is waited for, and the request would have failed.
         await until(lambda: pool.engines["d0"].streams_ended == 1)
 
     async with asyncio.timeout(60):

@@ -86,7 +86,7 @@ counts = st.integers(1, 300)
     st.builds(TenantLimit, st.none() | counts, st.none() | counts),
     st.lists(st.tuples(st.floats(0.0, 30.0), st.integers(1, 400)), max_size=60),
 )
-def test_who_is_refused_passes_after_the_time_that_it_is_told(
+def test_a_refused_request_passes_after_the_time_that_it_is_told(
     limit: TenantLimit, asked: list[tuple[float, int]]
 ) -> None:
     limits, now = TenantLimits(), 0.0

@@ -264,7 +264,7 @@ async def test_no_more_than_two_are_at_an_engine_at_once(pool: Pool) -> None:
     asked = [asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize")) for _ in range(20)]
 
     await until(lambda: [len(engine.tokenized) for engine in engines] == [2, 2])
-    # Whoever waits does so in the router by then.
+    # What waits does so in the router by then.
     await until(lambda: pool.router.clients.requests == 20)
     await pool.post({"model": "nobody"}, "/tokenize")
     assert [len(engine.tokenized) for engine in engines] == [2, 2]

@@ -280,7 +280,7 @@ def test_the_gate_follows_an_edited_bound() -> None:
     [
         (Spread.LEAST_LOADED, 1, True),
         (Spread.LEAST_LOADED, 60, False),
-        # Who remembers what it sent where needs no mean.
+        # A router that remembers what it sent where needs no mean.
         (Spread.PREFIX, 1, False),
     ],
 )

@@ -155,7 +155,7 @@ class EngineAnswer:
 
     async def _wait(self) -> None:
         if self.failure is not None:
-            # One that is kept would hold whoever waited, and all that it holds.
+            # One that is kept would hold what waited for it, and all that it holds.
             raise AnswerCut(*self.failure.args) from self.failure.__cause__
         self._waiter = asyncio.get_running_loop().create_future()
         try:

@@ -1,4 +1,4 @@
-"""Two lines of those who wait: for a prefill pod, and for a decode pod that takes them whole."""
+"""Two lines of waiting requests: for a prefill pod, and for a decode pod that takes them whole."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from tandem_routing.rank import RankedShares
 
 
 class Lines:
-    """Those who wait, each in its line.
+    """The waiting requests, each in its line.
 
     Attributes:
         split: those that may use a prefill pod.
@@ -52,7 +52,7 @@ class Lines:
             self.whole.reconsider(now)
 
     def woken(self, waiters: Iterable[Waiter], now: float) -> None:
-        """Have those who waited for a wake be due as if they had come when it was over."""
+        """Have requests that waited for a wake be due as if they had come when it was over."""
         for waiter in [each for each in waiters if each.wake_s]:
             self.remove(waiter)
             waiter.deadline_s += now - waiter.entered_s - waiter.wake_s
@@ -60,7 +60,7 @@ class Lines:
             self.add(waiter)
 
     def to_shed(self, start_s: float, now: float) -> Waiter | None:
-        """Return who is shed first: the last best effort, else who is late.
+        """Return what is shed first: the last best effort, else what is late.
 
         Else the newest of the tenant with the longest line; `None`: all are of one tenant.
         `start_s`: when a prefill pod is free. Raises `Unfit` where nothing can be said of one.
@@ -79,7 +79,7 @@ class Lines:
 
 
 def in_order(*found: Next[Waiter]) -> list[tuple[Turn[Waiter], bool]]:
-    """Return who goes first of each line, and whether it is late: the punctual, then the urgent."""
+    """Return the first of each line, and whether it is late: the punctual, then the urgent."""
     ready = [(one.late, one.first.waiter.deadline_s, one.first) for one in found if one.first]
     ready.sort(key=lambda entry: entry[:2])
     return [(turn, late) for late, _, turn in ready]

@@ -1,4 +1,4 @@
-"""What the operator is told of those who wait."""
+"""What the operator is told of the waiting requests."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from tandem_routing.history import OVERDUE_S
 
 @dataclass(slots=True)
 class Queued:
-    """Those who wait, and which of them decode pods held back for most of their wait.
+    """The waiting requests, and which of them decode pods held back for most of their wait.
 
     Attributes:
         requests, by_class: all of them; the other counts are without best effort.
-        overdue, held_overdue: whose TTFT bound passed within the last minute.
+        overdue, held_overdue: those whose TTFT bound passed within the last minute.
     """
 
     requests: int = 0

@@ -1,10 +1,10 @@
-"""The one queue in front of the pool: who goes next, to which prefill pod, and who is shed.
+"""The one queue in front of the pool: what goes next, to which prefill pod, and what is shed.
 
 Requests that can still meet their TTFT go first, the most urgent of them foremost; those that no
 longer can wait behind them. An overload then costs the excess and not everybody. Where decode pods
-bear no more streams, all wait here, also those that use no prefill pod. Of whom nothing can be said
-fails alone: whoever makes the queue look again, a pod's watch or the end of another request, hears
-nothing of it.
+bear no more streams, all wait here, also those that use no prefill pod. A request of which nothing
+can be said fails alone: what makes the queue look again, a pod's watch or the end of another
+request, hears nothing of it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from tandem_routing.deadline_queue import Next, Prospect, Turn, Unfit, turn_of
 from tandem_routing.overflow import helped, spare
 from tandem_routing.prefix_placement import Apart
 
-# A pod that hangs says nothing, and who waits for it alone should find that it is late.
+# A pod that hangs says nothing, and a request that waits for it alone should find that it is late.
 _LOOK_AGAIN_S = 0.05
 
 logger = logging.getLogger(__name__)
@@ -85,13 +85,13 @@ class RequestQueue:
         return len(self._alive)
 
     def queued(self) -> Queued:
-        """Return what the operator should know of those who wait."""
+        """Return what the operator should know of the waiting requests."""
         now = self._clock()
         return queued_of(self._alive, held_s=self._held.total_s(now), now=now)
 
     @property
     def held(self) -> bool:
-        """Return whether it is the decode pods that those who wait are waiting for."""
+        """Return whether it is the decode pods that the requests wait for."""
         return self._held.running and bool(self._alive)
 
     def held_s(self, now: float) -> float:
@@ -181,10 +181,10 @@ class RequestQueue:
         return held
 
     def _let_in(self, look: QueueLook, apart: Apart[Waiter]) -> bool:
-        """Place whom pods have room for; return whether decode pods hold up the next.
+        """Place requests that pods have room for; return whether decode pods hold up the next.
 
-        Those who wait for a pod of their own are set `apart`. Who goes first is the same whichever
-        pods it uses: neither kind can keep the other waiting for ever.
+        Those that wait for a pod of their own are set `apart`. What goes first is the same
+        whichever pods it uses: neither kind can keep the other waiting for ever.
         """
         now = self._clock()
         nobody = Prospect(now, pods=1)
@@ -235,7 +235,7 @@ class RequestQueue:
         return False
 
     def _look_again(self) -> None:
-        """Look again in a moment, once for all who wait for nothing but the time."""
+        """Look again in a moment, once for all that wait for nothing but the time."""
         if self._again is None:
             self._again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._looked_again)
 
@@ -283,7 +283,7 @@ class RequestQueue:
         waiter.placed.set_exception(QueueFull())
 
     def _fail(self, unfit: Unfit) -> None:
-        """Answer one request with what made it unfit; whoever serves it says so once."""
+        """Answer one request with what made it unfit; what serves it says so once."""
         waiter = unfit.waiter
         if not isinstance(waiter, Waiter):
             raise TypeError(f"expected a Waiter, got {type(waiter).__name__}")

@@ -222,7 +222,7 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
 
 
 def _why_asked(words: Words, reason: Reason) -> str | None:
-    """Return why a pool sleeps, or who wants it awake or larger: a request, or a schedule."""
+    """Return why a pool sleeps, or what wants it awake or larger: a request, or a schedule."""
     rest, schedule = words.rest, words.schedule
     start = "" if words.start_s is None else f"; a start takes about {seconds(words.start_s)}"
     by_schedule = rest is not None and rest.called and reason is Reason.WAKING

@@ -32,9 +32,11 @@ class Fifo(Generic[W]):
         """Nobody is set aside."""
 
     def next(self, prospect: Prospect, *, now: float, apart_from: Collection[W] = ()) -> Next[W]:
-        """Who goes next, and the newcomer where it would be late."""
+        """Return what goes next, and the newcomer where it would be late."""
         del now
-        first = next((turn for who, turn in self._turns.items() if who not in apart_from), None)
+        first = next(
+            (turn for waiter, turn in self._turns.items() if waiter not in apart_from), None
+        )
         if first is None:
             return Next(None, late=False)
         last = self._turns[next(reversed(self._turns))]
@@ -68,7 +70,7 @@ class Goodput(Generic[W]):
         """Late stays late."""
 
     def next(self, prospect: Prospect, *, now: float, apart_from: Collection[W] = ()) -> Next[W]:
-        """Who goes next, and who gives way."""
+        """Return what goes next, and what gives way."""
         del now
         self._set_late_aside(prospect)
         kept: list[tuple[float, int, Turn[W]]] = []
@@ -86,7 +88,7 @@ class Goodput(Generic[W]):
         first = next((turn for *_, turn in kept if turn.waiter not in apart_from), None)
         if first is not None:
             return Next(first, late=False, excess=tuple(excess))
-        late = (turn for who, turn in self._late.items() if who not in apart_from)
+        late = (turn for waiter, turn in self._late.items() if waiter not in apart_from)
         return Next(next(late, None), late=True, excess=tuple(excess))
 
     def _set_late_aside(self, prospect: Prospect) -> None:

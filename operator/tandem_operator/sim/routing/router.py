@@ -1,4 +1,4 @@
-"""A pool's router: who waits, who goes to which pod, and what goes to decode pods whole."""
+"""A pool's router: what waits, what goes to which pod, and what goes to decode pods whole."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -131,7 +131,7 @@ class SimulatedRouter:
             self.queue.woken(now_s)
 
     def held(self) -> list[SimulatedFlight]:
-        """Those who wait and whom decode pods held back for most of their wait."""
+        """Return the waiting requests that decode pods held back for most of their wait."""
         return self._waits.mostly_held(self.queue, now_s=self.clock.now_s)
 
     def pump(self) -> None:
@@ -256,7 +256,7 @@ class SimulatedRouter:
         self.pump()
 
     def _give_up(self, now_s: float) -> None:
-        """Shed those who waited as long as they may."""
+        """Shed the requests that waited as long as they may."""
         while (flight := self.queue.worn_out(now_s)) is not None:
             self._take(flight)
             self._shed(flight)

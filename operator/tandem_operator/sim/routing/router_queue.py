@@ -26,7 +26,7 @@ from tandem_routing.tenant_shares import NO_TENANT, Tenant
 
 
 class Order(StrEnum):
-    """Who goes next."""
+    """A rule of which request goes next."""
 
     FIFO = "fifo"
     DEADLINE = "deadline"
@@ -83,7 +83,7 @@ class QueueSettings:
     others_are_one: bool = False
 
     def tenant_of(self, flight: SimulatedFlight) -> Tenant:
-        """Whose share of the service a request counts in."""
+        """Return the tenant in whose share of the service a request counts."""
         if self.tenants is None:
             return NO_TENANT
         name = flight.request.tenant
@@ -133,7 +133,7 @@ class Lineup(Protocol):
     def next(
         self, prospect: Prospect, /, *, now: float, apart_from: Collection[QueuedFlight] = ()
     ) -> Next[QueuedFlight]:
-        """Who goes next, and who would be late at the prefill pods."""
+        """Return what goes next, and what would be late at the prefill pods."""
 
 
 class RouterQueue:
@@ -212,7 +212,7 @@ class RouterQueue:
             flight.counted_tokens = 0
 
     def woken(self, now_s: float) -> None:
-        """Have those who waited for a wake be due as if they had come when it was over."""
+        """Have requests that waited for a wake be due as if they had come when it was over."""
         for flight in [flight for flight in self._waiters if flight.given_s]:
             self.take(flight)
             flight.deadline_s += now_s - flight.request.at_s - flight.given_s
@@ -243,7 +243,7 @@ class RouterQueue:
     def next(
         self, prospect: Prospect, now_s: float, *, apart_from: Collection[QueuedFlight] = ()
     ) -> Next[QueuedFlight]:
-        """Who goes next, and who could be on time, but not at the prefill pods in this order."""
+        """Return what goes next, and what only decode pods could still serve on time."""
         return self._lineup.next(prospect, now=now_s, apart_from=apart_from)
 
 

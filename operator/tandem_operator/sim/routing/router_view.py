@@ -90,7 +90,7 @@ class PrefillSide(Outstanding):
 
 
 class DecodeSide(Outstanding):
-    """What the router has outstanding at one decode pod; `whole`: who computes a prompt there."""
+    """What the router has outstanding at one decode pod; `whole` compute their prompt there."""
 
     __slots__ = ("pod", "whole")
 

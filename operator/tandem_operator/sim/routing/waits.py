@@ -8,7 +8,7 @@ from tandem_routing.time_shares import hold_for_wake_s
 
 
 class Waits:
-    """Tells how long the wait of each request was whose fault.
+    """The causes of each request's wait, and how long each cause lasted.
 
     Attributes:
         wake_s: how long a wake takes, as the operator told; `None`: nothing would wake the pool.
@@ -58,7 +58,7 @@ class Waits:
     def mostly_held(
         self, flights: Iterable[SimulatedFlight], *, now_s: float
     ) -> list[SimulatedFlight]:
-        """Those of them whom decode pods held back for most of their wait."""
+        """Return those of them that decode pods held back for most of their wait."""
         held_s = self._held.total_s(now_s)
         return [
             flight
