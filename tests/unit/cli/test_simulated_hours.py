@@ -15,6 +15,8 @@ HOURS = """\
         prefill: {minReplicas: 3}
 """
 QUIET = ("--generate", "poisson", "--rate", "0.2", "--span", "30s", "--start", "min")
+# Ten seconds before the office opens.
+BEFORE = ("--begin", "2026-11-30T07:59:50+01:00")
 
 
 @pytest.fixture
@@ -42,6 +44,26 @@ def test_the_moment_at_which_time_begins_decides_what_is_in_force(simulated, beg
     assert result.exit_code == 0, result.output
     [run] = json.loads(out.read_text())["runs"]
     assert run["start"] == {"prefill": prefill, "decode": 1}
+
+
+@pytest.mark.parametrize("policy", ["hpa", "keda", "hold", "dynamo", "clairvoyant"])
+def test_a_policy_that_scales_holds_the_minimum_of_a_schedule_from_its_start(simulated, policy):
+    result, out = simulated(*BEFORE, "--policy", policy)
+
+    assert result.exit_code == 0, result.output
+    [run] = json.loads(out.read_text())["runs"]
+    assert [(each["at_s"], each["role"], each["to"]) for each in run["decisions"]] == [
+        (10.0, "prefill", 3)
+    ]
+    assert "Only tandem starts pods before a schedule begins." in result.stdout
+
+
+def test_a_fixed_fleet_is_fixed_whatever_a_schedule_holds(simulated):
+    result, out = simulated(*BEFORE, "--policy", "static")
+
+    [run] = json.loads(out.read_text())["runs"]
+    assert run["decisions"] == []
+    assert "before a schedule begins" not in result.stdout
 
 
 def test_simulated_time_begins_on_a_monday_at_midnight_and_says_so(simulated):

@@ -10,6 +10,7 @@ from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.hold import Hold
 from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, keda
+from tandem_operator.sim.baselines.scheduled import Scheduled
 from tandem_operator.sim.baselines.signals import Signal
 from tandem_operator.sim.policy import Policy, Static, Tandem
 
@@ -34,7 +35,8 @@ class PolicyName(StrEnum):
 
 def policy_for(name: PolicyName, case: Case) -> Policy:
     """Return a new instance of the policy."""
-    return _MADE[name](case)
+    policy = _MADE[name](case)
+    return Scheduled(policy) if _is_helped(name, case) else policy
 
 
 def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
@@ -46,6 +48,11 @@ def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
     gate = ", its gate and overflow by the profile" if by_profile else ""
     router = "Tandem's router, with its queue by deadline and its limits"
     yield f"All other policies use {router}{gate}."
+    if any(_is_helped(name, case) for name in names):
+        yield (
+            "Schedules raise the minimums of all policies that scale. Only tandem starts pods"
+            " before a schedule begins."
+        )
     prompt, _ = _mean_tokens(case)
     for name in others:
         match name:
@@ -69,6 +76,11 @@ def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
                 yield "clairvoyant knows every arrival and every length in advance."
             case PolicyName.CHEAPEST:
                 yield "cheapest is the smallest fixed fleet for this traffic, chosen in hindsight."
+
+
+def _is_helped(name: PolicyName, case: Case) -> bool:
+    """Return whether the minimums of schedules are raised for the policy."""
+    return bool(case.spec.periods) and name not in _WITHOUT_HELP
 
 
 def latency_settings(case: Case, share: float = LATENCY_SHARE) -> HpaSettings:
@@ -106,6 +118,8 @@ def _clairvoyant(case: Case) -> Policy:
     return Clairvoyant(case.trace, case.profile, case.spec, start_s=case.cold_start.median_s)
 
 
+# Tandem reads schedules itself, and a fixed fleet does not scale.
+_WITHOUT_HELP = frozenset((PolicyName.TANDEM, PolicyName.STATIC, PolicyName.CHEAPEST))
 _MADE: dict[PolicyName, Callable[[Case], Policy]] = {
     PolicyName.TANDEM: lambda _: Tandem(),
     PolicyName.HOLD: lambda case: Hold(case.profile),
