@@ -25,6 +25,9 @@ Every run checks, in code (`e2e/faults/invariants.py`):
 * the pool is whole again in time. In the simulator, where pods come and go with the load, it
   is whole while nine of ten requests keep their bounds.
 
+Status is quoted as it was said at the commits of the runs. Later versions word some sentences
+differently: the [decision reference](../reference/decision-reference.md) has the present ones.
+
 | where | what is real there |
 |---|---|
 | kind | everything: operator, routers, vLLM with NIXL, Kubernetes; 2 requests/s, 70 % streamed |

@@ -67,3 +67,12 @@ def test_the_page_counts_all_runs_and_shows_what_does_not_hold(tmp_path):
     assert "**no**, in 2 of 2" in page
     assert "`spoilt`, seed 2 at abc: 1 lost without cause: cut off; wrong content" in page
     assert "| not played |" in page
+
+
+def test_the_page_says_at_which_commits_its_status_was_said(tmp_path):
+    played(tmp_path, scenario(), code="abc")
+
+    page = table.page((scenario(),), runner.all_results(tmp_path), command="make faults")
+
+    assert "Status is quoted as it was said at the commits of the runs." in page
+    assert "Made with `make faults` at abc." in page
