@@ -1,40 +1,19 @@
 """Best effort never starves, and takes no time that guaranteed requests are expected to need."""
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_routing.best_effort import Need
-from tandem_routing.class_queue import ClassQueue
-from tandem_routing.deadline_queue import Expected, turn_of
+from tandem_routing.deadline_queue import turn_of
 from tandem_routing.outstanding import Load, Outstanding
 from tandem_routing.rank import Rank
 from tandem_routing.spare_queue import OVERDUE_SHARE, overdue_s
-from tandem_routing.tenant_shares import NO_TENANT, Tenant
+from tests.unit.router.waiter import Waiter, queue_of
 
 LOOK_S = 0.25
-
-
-@dataclass(eq=False)
-class Waiter:
-    """One that waits."""
-
-    deadline_s: float
-    service_s: float
-    rank: Rank
-    entered_s: float = 0.0
-    tokens: int = 10
-    split: bool = True
-    settled: bool = False
-    tenant: Tenant = NO_TENANT
-
-    def expects(self) -> Expected:
-        return Expected(service_s=self.service_s)
-
-
 BEST_EFFORT = st.builds(
     Waiter,
+    name=st.just(""),
     deadline_s=st.floats(1.0, 300.0),
     service_s=st.floats(0.01, 4.0),
     rank=st.builds(Rank.of, guaranteed=st.just(False), priority=st.integers(0, 2)),
@@ -46,9 +25,7 @@ def test_an_overdue_request_waits_no_longer_than_its_share_takes(
     waiters: list[Waiter], pods: int
 ) -> None:
     """Guaranteed requests take all there is: nothing but the share lets best effort in."""
-    queue: ClassQueue[Waiter] = ClassQueue()
-    for waiter in waiters:
-        queue.add(waiter)
+    queue = queue_of(*waiters)
     placed: dict[Waiter, float] = {}
     now = 0.0
     while len(queue):
@@ -81,7 +58,7 @@ def test_the_expected_backlog_still_fits_after_best_effort_has_its_place(
     for pod, works in zip(pods, loads, strict=True):
         for each in works:
             pod.enter(Load(10, each), 0.0)
-    turn = turn_of(Waiter(60.0, service_s, Rank(best_effort=True)))
+    turn = turn_of(Waiter("", 60.0, Rank(best_effort=True), service_s=service_s))
 
     chosen = Need(margin_s, work_s).leaves(turn, pods, pods, routers=routers, now=0.0)
 

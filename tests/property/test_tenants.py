@@ -1,38 +1,22 @@
 """Tenants share a fleet by weight, no capacity is left over, and one alone has today's order."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_routing.class_queue import ClassQueue
-from tandem_routing.deadline_queue import DeadlineQueue, Expected, Prospect
-from tandem_routing.rank import FIRST, Rank
+from tandem_routing.deadline_queue import DeadlineQueue, Prospect
 from tandem_routing.tenant_shares import AHEAD_REQUESTS, NO_TENANT, Tenant
+from tests.unit.router.waiter import Waiter
 
 TENANTS = (Tenant("a"), Tenant("b", weight=2.0), Tenant("c", weight=0.5))
-
-
-@dataclass(eq=False)
-class Waiter:
-    """One that waits."""
-
-    tenant: Tenant
-    deadline_s: float
-    service_s: float
-    tokens: int
-    rank: Rank = FIRST
-    entered_s: float = 0.0
-    split: bool = True
-    settled: bool = False
-
-    def expects(self) -> Expected:
-        return Expected(service_s=self.service_s)
 
 
 def waiters(*tenants: Tenant) -> st.SearchStrategy[Waiter]:
     return st.builds(
         Waiter,
+        name=st.just(""),
         tenant=st.sampled_from(tenants),
         deadline_s=st.floats(0.0, 20.0),
         service_s=st.floats(0.01, 2.0),
@@ -129,7 +113,7 @@ def test_of_two_that_always_wait_none_is_far_ahead(
         like = sizes_of[tenant][count[tenant] % len(sizes_of[tenant])]
         count[tenant] += 1
         deadline_s = now + (0.001 if late and tenant is TENANTS[0] else 3.0)
-        queue.add(Waiter(tenant, deadline_s, like.service_s, like.tokens))
+        queue.add(replace(like, tenant=tenant, deadline_s=deadline_s))
 
     for tenant in TENANTS:
         for _ in range(700):

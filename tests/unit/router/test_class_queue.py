@@ -1,46 +1,19 @@
 """What goes next where requests are of several classes."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from tandem_routing.best_effort import LOAD_SEEN_S, Guaranteed, Need
 from tandem_routing.class_queue import ClassQueue
-from tandem_routing.deadline_queue import Expected, Prospect, turn_of
+from tandem_routing.deadline_queue import Prospect, turn_of
 from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
 from tandem_routing.rank import Rank
 from tandem_routing.spare_queue import OVERDUE_AFTER_S, OVERDUE_SHARE
-from tandem_routing.tenant_shares import NO_TENANT, Tenant
+from tests.unit.router.waiter import Waiter, queue_of
 
 CHAT = Rank.of(guaranteed=True, priority=10)
 AGENT = Rank.of(guaranteed=True, priority=0)
 FLEX = Rank.of(guaranteed=False, priority=10)
 BATCH = Rank.of(guaranteed=False, priority=0)
-
-
-@dataclass(eq=False)
-class Waiter:
-    """One that waits."""
-
-    name: str
-    deadline_s: float
-    rank: Rank = CHAT
-    service_s: float = 1.0
-    entered_s: float = 0.0
-    tokens: int = 10
-    split: bool = True
-    settled: bool = False
-    tenant: Tenant = NO_TENANT
-
-    def expects(self) -> Expected:
-        return Expected(service_s=self.service_s)
-
-
-def queue_of(*waiters: Waiter) -> ClassQueue[Waiter]:
-    queue: ClassQueue[Waiter] = ClassQueue()
-    for waiter in waiters:
-        queue.add(waiter)
-    return queue
 
 
 def goes(queue: ClassQueue[Waiter], *, now: float = 0.0) -> str | None:

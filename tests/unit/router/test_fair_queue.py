@@ -1,41 +1,19 @@
 """What goes next where several tenants wait for one kind of pod."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from tandem_routing.class_queue import ClassQueue
-from tandem_routing.deadline_queue import Expected, Prospect
-from tandem_routing.rank import Rank
+from tandem_routing.deadline_queue import Prospect
+from tandem_routing.rank import FIRST, Rank
 from tandem_routing.tenant_shares import AHEAD_REQUESTS, MOST_TENANTS, Tenant, TenantShares
+from tests.unit.router.waiter import Waiter, queue_of
 
-FIRST = Rank.of(guaranteed=True, priority=0)
 BATCH = Rank.of(guaranteed=False, priority=0)
 FLOOD, QUIET, HEAVY = Tenant("flood"), Tenant("quiet"), Tenant("heavy", weight=3.0)
 
 
-@dataclass(eq=False)
-class Waiter:
-    """One that waits."""
-
-    tenant: Tenant
-    deadline_s: float
-    service_s: float = 1.0
-    tokens: int = 100
-    rank: Rank = FIRST
-    entered_s: float = 0.0
-    split: bool = True
-    settled: bool = False
-
-    def expects(self) -> Expected:
-        return Expected(service_s=self.service_s)
-
-
-def queue_of(*waiters: Waiter) -> ClassQueue[Waiter]:
-    queue: ClassQueue[Waiter] = ClassQueue()
-    for waiter in waiters:
-        queue.add(waiter)
-    return queue
+def waiter(tenant: Tenant, deadline_s: float, *, rank: Rank = FIRST, tokens: int = 100) -> Waiter:
+    return Waiter(tenant.name, deadline_s, rank, tokens=tokens, tenant=tenant)
 
 
 def serve(queue: ClassQueue[Waiter], *, now: float = 0.0) -> Waiter | None:
@@ -54,14 +32,14 @@ def tenants_served(queue: ClassQueue[Waiter], count: int) -> list[str]:
 
 
 def test_while_all_can_be_on_time_the_most_urgent_goes_whatever_its_tenant_had() -> None:
-    queue = queue_of(*(Waiter(FLOOD, 10.0 + i) for i in range(3)), Waiter(QUIET, 50.0))
+    queue = queue_of(*(waiter(FLOOD, 10.0 + i) for i in range(3)), waiter(QUIET, 50.0))
 
     assert tenants_served(queue, 4) == ["flood", "flood", "flood", "quiet"]
 
 
 def test_while_some_will_be_late_tenants_take_turns() -> None:
-    flood = [Waiter(FLOOD, 5.0) for _ in range(20)]
-    queue = queue_of(*flood, Waiter(QUIET, 6.0), Waiter(QUIET, 7.0))
+    flood = [waiter(FLOOD, 5.0) for _ in range(20)]
+    queue = queue_of(*flood, waiter(QUIET, 6.0), waiter(QUIET, 7.0))
 
     served = tenants_served(queue, 4)
 
@@ -69,27 +47,27 @@ def test_while_some_will_be_late_tenants_take_turns() -> None:
 
 
 def test_a_tenant_that_comes_to_a_flood_waits_for_no_more_than_one_request() -> None:
-    queue = queue_of(*(Waiter(FLOOD, 5.0) for _ in range(50)))
+    queue = queue_of(*(waiter(FLOOD, 5.0) for _ in range(50)))
     tenants_served(queue, 10)
 
-    queue.add(Waiter(QUIET, 9.0))
+    queue.add(waiter(QUIET, 9.0))
 
     assert "quiet" in tenants_served(queue, 2)
 
 
 def test_time_without_requests_gives_no_credit() -> None:
-    queue = queue_of(*(Waiter(FLOOD, 50.0) for _ in range(150)))
+    queue = queue_of(*(waiter(FLOOD, 50.0) for _ in range(150)))
     tenants_served(queue, 50)
 
     for _ in range(50):
-        queue.add(Waiter(QUIET, 50.0))
+        queue.add(waiter(QUIET, 50.0))
 
     assert 9 <= tenants_served(queue, 20).count("quiet") <= 11
 
 
 def test_a_weight_is_a_multiple_of_the_service() -> None:
     queue = queue_of(
-        *(Waiter(QUIET, 60.0) for _ in range(100)), *(Waiter(HEAVY, 60.0) for _ in range(100))
+        *(waiter(QUIET, 60.0) for _ in range(100)), *(waiter(HEAVY, 60.0) for _ in range(100))
     )
 
     assert 29 <= tenants_served(queue, 40).count("heavy") <= 31
@@ -97,15 +75,15 @@ def test_a_weight_is_a_multiple_of_the_service() -> None:
 
 def test_tokens_count_and_not_requests() -> None:
     queue = queue_of(
-        *(Waiter(FLOOD, 60.0, tokens=500) for _ in range(100)),
-        *(Waiter(QUIET, 60.0, tokens=100) for _ in range(100)),
+        *(waiter(FLOOD, 60.0, tokens=500) for _ in range(100)),
+        *(waiter(QUIET, 60.0, tokens=100) for _ in range(100)),
     )
 
     assert 9 <= tenants_served(queue, 60).count("flood") <= 11
 
 
 def test_late_requests_wait_behind_punctual_ones_of_other_tenants_but_not_for_ever() -> None:
-    queue = queue_of(Waiter(QUIET, 0.5), *(Waiter(FLOOD, 900.0) for _ in range(50)))
+    queue = queue_of(waiter(QUIET, 0.5), *(waiter(FLOOD, 900.0) for _ in range(50)))
 
     served = tenants_served(queue, AHEAD_REQUESTS + 2)
 
@@ -115,23 +93,23 @@ def test_late_requests_wait_behind_punctual_ones_of_other_tenants_but_not_for_ev
 
 def test_best_effort_of_several_tenants_takes_turns() -> None:
     queue = queue_of(
-        *(Waiter(FLOOD, 10.0, rank=BATCH) for _ in range(8)),
-        *(Waiter(QUIET, 90.0, rank=BATCH) for _ in range(2)),
+        *(waiter(FLOOD, 10.0, rank=BATCH) for _ in range(8)),
+        *(waiter(QUIET, 90.0, rank=BATCH) for _ in range(2)),
     )
 
     assert [waiter.tenant.name for waiter in queue.spare()][:4].count("quiet") == 2
 
 
 def test_the_tenant_with_the_longest_line_is_shed_first() -> None:
-    flood = [Waiter(FLOOD, 60.0) for _ in range(5)]
-    queue = queue_of(Waiter(QUIET, 0.1), *flood, Waiter(QUIET, 70.0))
+    flood = [waiter(FLOOD, 60.0) for _ in range(5)]
+    queue = queue_of(waiter(QUIET, 0.1), *flood, waiter(QUIET, 70.0))
 
     assert queue.shed(0.0, now=0.0) is None
     assert queue.newest() is flood[-1]
 
 
 def test_of_one_tenant_the_queue_names_no_newest_to_shed() -> None:
-    assert queue_of(Waiter(QUIET, 60.0), Waiter(QUIET, 70.0)).newest() is None
+    assert queue_of(waiter(QUIET, 60.0), waiter(QUIET, 70.0)).newest() is None
 
 
 @pytest.mark.parametrize("rank", [FIRST, BATCH])
