@@ -4,7 +4,6 @@ Both kinds are judged by their own bounds in either case. Virtual time: the same
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from benchmarks.simulator.__main__ import profile_of
 from benchmarks.simulator.cases import Case
 from benchmarks.simulator.kept import NOTED
+from benchmarks.told import told
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import DEFAULT_CLASS, Slo, SloClass
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
@@ -166,20 +166,24 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = []
     print("| fleet | load | classes | GPUs | interactive | TTFT p99 | batch | work | output |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for fleet, load, classes, row in rows():
-        found.append({"fleet": fleet, "load": load, "classes": classes, **asdict(row)})
-        batch = f"{row.batch:.3f}" if LOADS[load].batch_rps else ""
-        print(
-            f"| {fleet} | {load} | {classes} | {row.gpus:.1f} | {row.interactive:.4f}"
-            f" | {row.interactive_ttft_p99_s:.2f} s | {batch} | {row.work:,.0f}"
-            f" | {row.output:,.0f} |",
-            flush=True,
-        )
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    told(rows(), line=_line, figures=_figures, path=options.json)
+
+
+def _line(entry: tuple[str, str, str, Row]) -> str:
+    fleet, load, classes, row = entry
+    batch = f"{row.batch:.3f}" if LOADS[load].batch_rps else ""
+    return (
+        f"| {fleet} | {load} | {classes} | {row.gpus:.1f} | {row.interactive:.4f}"
+        f" | {row.interactive_ttft_p99_s:.2f} s | {batch} | {row.work:,.0f}"
+        f" | {row.output:,.0f} |"
+    )
+
+
+def _figures(entry: tuple[str, str, str, Row]) -> dict[str, object]:
+    fleet, load, classes, row = entry
+    return {"fleet": fleet, "load": load, "classes": classes, **asdict(row)}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Virtual time: the same numbers each time.
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from benchmarks.classes import BOUNDS, CHAT, FLEET, GPUS, INTERACTIVE
 from benchmarks.simulator.__main__ import profile_of
 from benchmarks.simulator.cases import Case
 from benchmarks.simulator.kept import NOTED
+from benchmarks.told import told
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.cluster.pods import ColdStart
@@ -134,21 +134,25 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = []
     print(
         "| load | tenants | nine | worst of nine | TTFT p50 | TTFT p99 | flooding | its tokens/s |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for load, fair, row in rows():
-        found.append({"load": load, "tenants": fair, **asdict(row)})
-        print(
-            f"| {load} | {fair} | {row.nine:.4f} | {row.worst:.4f}"
-            f" | {row.nine_ttft_p50_s:.2f} s | {row.nine_ttft_p99_s:.2f} s"
-            f" | {row.flooding:.4f} | {row.served:,.0f} |",
-            flush=True,
-        )
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    told(rows(), line=_line, figures=_figures, path=options.json)
+
+
+def _line(entry: tuple[str, str, Row]) -> str:
+    load, fair, row = entry
+    return (
+        f"| {load} | {fair} | {row.nine:.4f} | {row.worst:.4f}"
+        f" | {row.nine_ttft_p50_s:.2f} s | {row.nine_ttft_p99_s:.2f} s"
+        f" | {row.flooding:.4f} | {row.served:,.0f} |"
+    )
+
+
+def _figures(entry: tuple[str, str, Row]) -> dict[str, object]:
+    load, fair, row = entry
+    return {"load": load, "tenants": fair, **asdict(row)}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.prefixes.cases import WAYS
 from benchmarks.prefixes.run import Row, in_one_cache, run
 from benchmarks.prefixes.table import fixed_table, scaled_table
+from benchmarks.told import told
 
 Task = tuple[str, str, tuple[int, int] | None, float]
 
@@ -45,17 +46,8 @@ def main() -> None:
     tasks = [task for task in _tasks(options.only, options.ways) if task not in known]
     with get_context("fork").Pool(options.processes, maxtasksperchild=4) as pool:
         jobs = [(task, options.traces) for task in tasks]
-        for row in pool.imap_unordered(_run, jobs):
-            rows.append(row)
-            fleet = "Tandem" if row["fleet"] is None else "{}P{}D".format(*row["fleet"])
-            print(
-                f"{row['trace']:16} {row['way']:13} {fleet:7} x{row['times']:g}"
-                f"  hits {row['hit_rate']:.4f}  p95 {row['ttft_p95_s']:.3f} s"
-                f"  {row['attainment']:.4f} @ {row['gpu_hours']:.2f} GPU-hours",
-                flush=True,
-            )
-            if options.json is not None:
-                options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        made = pool.imap_unordered(_run, jobs)
+        rows = told(made, line=_line, path=options.json, before=rows)
 
     def bound(row: Row) -> float:
         return in_one_cache(
@@ -63,6 +55,15 @@ def main() -> None:
         )
 
     print(f"\n{fixed_table(rows, bound=bound)}\n\n{scaled_table(rows)}")
+
+
+def _line(row: Row) -> str:
+    fleet = "Tandem" if row["fleet"] is None else "{}P{}D".format(*row["fleet"])
+    return (
+        f"{row['trace']:16} {row['way']:13} {fleet:7} x{row['times']:g}"
+        f"  hits {row['hit_rate']:.4f}  p95 {row['ttft_p95_s']:.3f} s"
+        f"  {row['attainment']:.4f} @ {row['gpu_hours']:.2f} GPU-hours"
+    )
 
 
 def _tasks(only: Sequence[str] | None, ways: Sequence[str]) -> list[Task]:
