@@ -11,9 +11,10 @@ from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.routing.pod_sides import DecodeSide, PrefillSide
 from tandem_operator.sim.routing.pod_spread import PodSpread
 from tandem_operator.sim.routing.router_queue import QueuedFlight
-from tandem_operator.sim.routing.router_view import DecodeSide, PrefillSide, RouterView
+from tandem_operator.sim.routing.router_view import RouterView
 from tandem_routing.deadline_queue import Turn
 from tandem_routing.outstanding import Load
 

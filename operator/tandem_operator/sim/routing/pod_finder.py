@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.routing.legs import settled
+from tandem_operator.sim.routing.pod_sides import REVISION, DecodeSide, PrefillSide
 from tandem_operator.sim.routing.router_queue import QueuedFlight, QueueSettings
-from tandem_operator.sim.routing.router_view import REVISION, DecodeSide, PrefillSide, RouterView
+from tandem_operator.sim.routing.router_view import RouterView
 from tandem_routing.best_effort import WithReserve
 from tandem_routing.deadline_queue import Turn
 from tandem_routing.outstanding import NO_LOAD, Load

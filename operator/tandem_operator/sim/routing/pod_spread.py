@@ -5,8 +5,8 @@ from random import Random
 from typing import TypeVar
 
 from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.routing.pod_sides import DecodeSide, PrefillSide
 from tandem_operator.sim.routing.router_queue import Spread
-from tandem_operator.sim.routing.router_view import DecodeSide, PrefillSide
 from tandem_routing.pod_choice import least_loaded
 
 HASHED_BLOCKS = 2

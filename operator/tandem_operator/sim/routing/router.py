@@ -12,8 +12,10 @@ from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.routing.decode_pace import TruePace
 from tandem_operator.sim.routing.legs import RouterLegs
 from tandem_operator.sim.routing.pod_finder import SimulatedPodFinder, Whole
+from tandem_operator.sim.routing.pod_sides import DecodeSide, PrefillSide
 from tandem_operator.sim.routing.pod_spread import PodSpread
 from tandem_operator.sim.routing.router_queue import (
     QueuedFlight,
@@ -21,13 +23,7 @@ from tandem_operator.sim.routing.router_queue import (
     RouterQueue,
     Spread,
 )
-from tandem_operator.sim.routing.router_view import (
-    DecodeSide,
-    PrefillSide,
-    RouterView,
-    Sees,
-    TruePace,
-)
+from tandem_operator.sim.routing.router_view import RouterView, Sees
 from tandem_operator.sim.routing.waits import Waits
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS
 from tandem_routing.deadline_queue import Next, Prospect, Turn, turn_of

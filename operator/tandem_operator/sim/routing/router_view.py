@@ -9,65 +9,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tandem_operator.core.learn.least_squares import Triple
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.routing.decode_pace import ToldPace, TruePace
+from tandem_operator.sim.routing.pod_sides import REVISION, DecodeSide, PrefillSide
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS
 from tandem_routing.best_effort import Guaranteed
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.history import BUCKET_EDGES_TOKENS
 from tandem_routing.learned import Learned
-from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
+from tandem_routing.outstanding import NO_LOAD, Load
 from tandem_routing.prefix_index import NO_PREFIX, Prefix, PrefixIndex
 from tandem_routing.time_shares import Stage, begin_by_s
 
-REVISION = ""
 LEARNED_ROUNDS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ToldPace:
-    """How fast a decode replica is, as the operator told the router."""
-
-    step_s: Triple
-    kv_capacity_tokens: float | None
-    max_num_seqs: int
-    output_tokens: float | None
-    routers: int = 1
-    overflow: bool = True
-
-    def seconds(self, streams: float, kv_tokens: float, /) -> float:
-        """Seconds of a step with so many streams that hold so many tokens."""
-        least_s, per_stream_s, per_token_s = self.step_s
-        return least_s + per_stream_s * streams + per_token_s * kv_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class TruePace:
-    """How fast a decode replica is, as long as nobody has told the router anything."""
-
-    profile: EngineProfile
-    output_tokens: None = None
-    routers: int = 1
-    overflow: bool = True
-
-    @property
-    def kv_capacity_tokens(self) -> float:
-        """Tokens that its cache holds."""
-        return self.profile.kv_capacity_tokens
-
-    @property
-    def max_num_seqs(self) -> int:
-        """Most streams in its batch."""
-        return self.profile.max_num_seqs
-
-    def seconds(self, streams: float, kv_tokens: float, /) -> float:
-        """Seconds of a step; a profile knows whole batches alone."""
-        return self.profile.step_s(max(1, round(streams)), kv_tokens)
 
 
 class Sees(Enum):
@@ -76,34 +35,6 @@ class Sees(Enum):
     NOTHING = auto()
     HISTORY = auto()
     ALL = auto()
-
-
-class PrefillSide(Outstanding):
-    """What the router has outstanding at one prefill pod; all pods are of one revision."""
-
-    __slots__ = ("pod",)
-    revision = REVISION
-
-    def __init__(self, pod: SimulatedPod[PrefillPod]) -> None:
-        super().__init__(pod.name)
-        self.pod = pod
-
-
-class DecodeSide(Outstanding):
-    """What the router has outstanding at one decode pod; `whole` compute their prompt there."""
-
-    __slots__ = ("pod", "whole")
-
-    def __init__(self, pod: SimulatedPod[DecodePod]) -> None:
-        super().__init__(pod.name)
-        self.pod = pod
-        self.whole: list[SimulatedFlight] = []
-
-    def settle(self) -> None:
-        """Take note of the prompts that are computed by now."""
-        for flight in [each for each in self.whole if each.first_s is not None]:
-            self.whole.remove(flight)
-            self.stalls.end()
 
 
 @dataclass(slots=True)
