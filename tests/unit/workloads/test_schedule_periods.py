@@ -155,7 +155,7 @@ def test_periods_of_a_span_are_moved_with_its_beginning() -> None:
     ]
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(100)
 @pytest.mark.parametrize(
     ("start", "zone"),
     [
