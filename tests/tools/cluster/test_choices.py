@@ -116,7 +116,7 @@ def test_an_engine_that_gave_up_beside_a_dying_one_is_started_again(tmp_path: Pa
         return started[-1]
 
     start_until_it_answers(
-        start=start, ready=answering.exists, pid_file=pid_file, within_s=30.0, pause_s=0.05
+        start=start, ready=answering.exists, pid_file=pid_file, within_s=100.0, pause_s=0.05
     )
 
     assert len(started) == 2

@@ -205,30 +205,27 @@ async def test_a_phase_goes_on_until_its_new_pod_is_ready(short):
     def start_slowly(_):
         seen.append(time.time())
         since_s = seen[-1] - seen[0]
-        watch.sights.append(sight(2, 1, ready=1 if since_s < 0.9 else 2))
+        watch.sights.append(sight(2, 1, ready=1 if since_s < 2.4 else 2))
 
-    [late] = await run((HEAVY,), watch=watch, on_request=start_slowly, cold_start_s=0.3)
+    [late] = await run((HEAVY,), watch=watch, on_request=start_slowly, cold_start_s=1.0)
 
     assert late.most_ready(Role.PREFILL) == 2
-    assert late.ended_s - late.started_s > 0.9 + 0.1
+    assert late.ended_s - late.started_s > 2.4 + 0.1
     assert late.traffic.duration_s == pytest.approx(late.ended_s - late.started_s, abs=0.05)
 
 
 async def test_a_load_rises_again_where_growth_is_taken_back(short):
-    watch, dashboard, grown_at = ToldWatch(), Dashboard(slo=SLO), []
+    watch, steps = ToldWatch(), []
 
-    def grow_take_back_and_grow(_):
-        grown_at.append(time.time())
-        needed = dashboard.traffic.rate_rps > 40.0
-        first_look = time.time() - grown_at[0] < 0.15
-        count = 2 if needed or first_look else 1
+    def grow_take_back_and_grow(traffic):
+        steps.append(traffic)
+        count = 2 if len(steps) == 1 or traffic.rate_rps > 40.0 else 1
         watch.sights.append(sight(count, 1, ready=count))
 
     [risen] = await run(
         (HEAVY,),
         watch=watch,
-        dashboard=dashboard,
-        on_request=grow_take_back_and_grow,
+        dashboard=SteppedDashboard(grow_take_back_and_grow),
         cold_start_s=0.5,
     )
 
@@ -243,7 +240,8 @@ async def test_a_phase_does_not_wait_for_ever_for_a_pod_that_never_starts(short)
         (HEAVY,), watch=watch, on_request=lambda _: watch.sights.append(sight(2, 1))
     )
 
-    assert stuck.ended_s - stuck.started_s < 2.5
+    # It ends at all, however busy the machine is.
+    assert stuck.ended_s - stuck.started_s < 60.0
 
 
 async def test_the_speed_of_a_pod_is_measured_by_loading_it():

@@ -131,7 +131,7 @@ async def test_later_requests_do_not_wait_for_earlier_answers():
 
     async with Server(answer) as server:
         server.all_came = asyncio.Event()
-        async with LoadGenerator(url=server.url, model="tiny", timeout_s=10) as generator:
+        async with LoadGenerator(url=server.url, model="tiny", timeout_s=60) as generator:
             records = await generator.run([planned(n) for n in range(3)], traffic="t")
 
     assert [record.outcome for record in records] == [Outcome.FINISHED] * 3

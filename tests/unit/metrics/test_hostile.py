@@ -234,8 +234,8 @@ async def test_a_pool_of_silent_pods_does_not_delay_its_neighbour(silence):
         await asyncio.gather(looking, return_exceptions=True)
 
     bad, took_s = looks[0]
-    # A tick is five seconds; it took 75 before.
-    assert took_s < 20
+    # A tick is five seconds; it took 75 before, on an idle machine.
+    assert took_s < 60
     assert bad.engines == ()
     assert len(bad.problems) == MOST_PROBLEMS + 1
     assert bad.problems[-1] == f"and {400 - MOST_PROBLEMS} more"
