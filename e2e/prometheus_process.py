@@ -16,7 +16,7 @@ from e2e.cluster.gobuild import PROMETHEUS, build
 from e2e.cluster.ports import free_port
 
 Ask = Callable[..., Any]
-_UP_S = 60.0
+_UP_S, _ENDS_S = 180.0, 120.0
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def prometheus_url(folder: Path, config: Mapping[str, Any], *arguments: str) -> 
         yield f"http://{address}"
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=_ENDS_S)
 
 
 def _await(url: str, server: subprocess.Popen[bytes]) -> None:

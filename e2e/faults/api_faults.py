@@ -6,6 +6,7 @@ No request is served here. A pool is whole once the operator has carried out the
 import contextlib
 import functools
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,13 +22,12 @@ from tests.integration.fake_pods import fake_pods
 from tests.integration.faulty_api import FaultyApi, faulty_api
 from tests.integration.operator_process import Operator, Pool, eventually, install_crd, node
 
-HOST = "127.77.0.9"
 OUTAGE_S = 65.0
 """Longer than the operator's framework retries by itself."""
 MOST_REQUESTS_IN_OUTAGE = 200
 BUDGET_GPUS = 8
 SCALED = {"minReplicas": 3, "maxReplicas": 3}
-AFTER_S = 10.0
+AFTER_S, SETTLES_WITHIN_S, ACTS_WITHIN_S = 10.0, 300.0, 120.0
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class Scene:
     def wait_killed_and_restart(self) -> None:
         """Wait until the operator is gone, and start it again as its Deployment would."""
         try:
-            self.operator.process.wait(timeout=30)
-        except TimeoutError:
+            self.operator.process.wait(timeout=ACTS_WITHIN_S)
+        except subprocess.TimeoutExpired:
             self.broken.append("the operator wrote less than was waited for")
         self.api.on_write = None
         self.operator.stop(signal.SIGKILL)
@@ -88,7 +88,7 @@ def play(act: Act, fresh: bool, stage: Stage) -> Evidence:
         plane = stack.enter_context(ControlPlane.started())
         install_crd(plane)
         stack.enter_context(node(plane))
-        stack.enter_context(fake_pods(HOST))
+        host = stack.enter_context(fake_pods()).host
         api = stack.enter_context(faulty_api(plane))
         kubeconfig = api.kubeconfig(stage.folder / f"kubeconfig-{stage.seed}")
         log = stage.folder / f"operator-{stage.seed}.log"
@@ -111,13 +111,13 @@ def play(act: Act, fresh: bool, stage: Stage) -> Evidence:
         if not fresh:
             pool.apply(scaling={"gpuBudget": BUDGET_GPUS})
             eventually(lambda: pool.objects_of_kind("Pod") >= 3)
-            pool.make_pods_ready(host=HOST)
+            pool.make_pods_ready(host=host)
             eventually(lambda: pool.condition("Available")["status"] == "True")
         with _watched(scene) as (moments, said):
             scene.fault_s = scene.dealt_s = time.time()
             act(scene)
             undone_s = time.time()
-            _settle(scene, moments)
+            _settle(scene, moments, host=host)
         if scene.operator.process.poll() is not None:
             scene.broken.append("the operator ended")
         return Evidence(
@@ -132,11 +132,11 @@ def play(act: Act, fresh: bool, stage: Stage) -> Evidence:
         )
 
 
-def _settle(scene: Scene, moments: list[Moment]) -> None:
+def _settle(scene: Scene, moments: list[Moment], *, host: str) -> None:
     """Wait until the pool stays whole for a while."""
-    deadline_s = time.time() + 120.0
+    deadline_s = time.time() + SETTLES_WITHIN_S
     while time.time() < deadline_s:
-        scene.pool.make_pods_ready(host=HOST)
+        scene.pool.make_pods_ready(host=host)
         recent = [m for m in moments if m.at_s > time.time() - AFTER_S]
         if len(recent) > 5 and all(moment.whole for moment in recent):
             return
@@ -242,7 +242,7 @@ def _deleted_in_scale_up(scene: Scene) -> None:
     written = threading.Event()
     scene.api.on_write = lambda method, path: written.set() if "/deployments/" in path else None
     scene.scale_up()
-    if not written.wait(30.0):
+    if not written.wait(ACTS_WITHIN_S):
         scene.broken.append("the operator did not grow anything")
     scene.wanted = {}
     scene.pool.delete()

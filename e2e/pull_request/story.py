@@ -193,7 +193,7 @@ def tell(
         with step("flux", "applying the merged manifest, and waiting until it is rolled out"):
             outcome = flux(place, repository.folder / manifest)
         wanted = place.get("inferencepool", place.pool)["spec"]["slo"]["tpot"]["target"]
-        wait_until(lambda: _tpot(place) == wanted, within_s=60.0, what="the new bound in force")
+        wait_until(lambda: _tpot(place) == wanted, within_s=180.0, what="the new bound in force")
         in_force_s = time.monotonic() - merged_s
         with step("prometheus", f"judging the alerts for {watch_s:.0f} s"):
             time.sleep(watch_s)

@@ -10,6 +10,7 @@ import yaml
 
 from e2e.cluster.controlplane import ControlPlane
 from manifests.generate import CHARTS, NAMESPACE, REGISTRY, helm_program
+from tests.integration.operator_process import eventually
 
 CHART = CHARTS / "tandem"
 CRDS = CHARTS / "tandem-crds"
@@ -50,7 +51,7 @@ def run_helm(*words: str | Path, kubeconfig: Path | None = None) -> str:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     if result.returncode != 0:
@@ -97,3 +98,6 @@ def ensure_namespace(control_plane: ControlPlane, name: str) -> None:
         },
     }
     control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    # Without it, which a controller makes, a pod of the namespace is refused.
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    eventually(lambda: control_plane.request("GET", account))

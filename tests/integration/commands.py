@@ -15,7 +15,7 @@ from types import TracebackType
 from e2e.cluster.controlplane import ControlPlane
 
 COMMAND = (sys.executable, "-m", "tandem_operator.cli")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def environment(control_plane: ControlPlane, user: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def tandem(control_plane: ControlPlane, *words: str, user: str) -> subprocess.Co
         env=environment(control_plane, user),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
+from tests.integration.operator_process import eventually
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,9 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
     name = f"{stem}-{secrets.token_hex(3)}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     control_plane.request("POST", "/api/v1/namespaces", body)
+    # Without it, which a controller makes, a pod of the namespace is refused.
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    eventually(lambda: control_plane.request("GET", account))
     yield name
     control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
 

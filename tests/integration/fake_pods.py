@@ -1,7 +1,9 @@
-"""Answers of a router and of engines, on an address that the test gives to pods."""
+"""Answers of a router and of engines, on an address of their own that a test gives to pods."""
 
 import contextlib
+import errno
 import json
+import random
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +28,7 @@ class FakePods:
     """
 
     def __init__(self):
+        self.host = ""
         self.started_s = time.time() - 7200
         self.silent = False
         self.classes: list[dict[str, object]] = []
@@ -129,8 +132,26 @@ def _leg(pod, role, busy_s, requests):
     }
 
 
+def servers_on_a_free_host(handler):
+    """Bind both ports on an address of loopback where no other run of the tests listens."""
+    while True:
+        host = f"127.77.{random.randrange(256)}.{random.randrange(1, 255)}"
+        with contextlib.ExitStack() as bound:
+            try:
+                made = [
+                    bound.enter_context(ThreadingHTTPServer((host, port), handler))
+                    for port in (ENGINE_PORT, ROUTER_PORT)
+                ]
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            bound.pop_all()
+            return host, made
+
+
 @contextlib.contextmanager
-def fake_pods(host):
+def fake_pods():
     """Serve on `host`, the address that the test's pods will carry."""
     pods = FakePods()
 
@@ -149,9 +170,10 @@ def fake_pods(host):
         def log_message(self, *_):
             pass
 
+    pods.host, servers = servers_on_a_free_host(Handler)
     with contextlib.ExitStack() as stack:
-        for port in (ENGINE_PORT, ROUTER_PORT):
-            server = stack.enter_context(ThreadingHTTPServer((host, port), Handler))
+        for server in servers:
+            stack.enter_context(server)
             threading.Thread(target=server.serve_forever, daemon=True).start()
             stack.callback(server.shutdown)
         yield pods

@@ -55,7 +55,7 @@ class FaultyApi:
                     else:
                         await stream.write(json.dumps(event).encode() + b"\n")
 
-        asyncio.run_coroutine_threadsafe(write(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(write(), self._loop).result(60)
 
     async def _answer(self, request):
         self.requests += 1
@@ -119,4 +119,4 @@ def faulty_api(plane):
         yield api
     finally:
         api.stop()
-        thread.join(10)
+        thread.join(60)

@@ -13,7 +13,7 @@ class Kubelet:
     """Has pods Ready, and ended, one round after they began to start or to terminate."""
 
     def __init__(self, pool, *, host):
-        self._pool, self._host = pool, host
+        self._pool, self.host = pool, host
         self._leaving = set()
         self.most_held = 0
 
@@ -35,7 +35,7 @@ class Kubelet:
         for name in leaving & self._leaving:
             self._pool.kubectl("delete", "pod", name, "--grace-period=0", "--force")
         self._leaving = leaving
-        self._pool.make_pods_ready(host=self._host)
+        self._pool.make_pods_ready(host=self.host)
 
     def replaced(self):
         self.round()

@@ -19,6 +19,8 @@ from e2e.cluster.ports import free_port
 CRDS = Path("crds")
 GROUP = "/apis/tandem-inference.io/v1alpha1"
 SAMPLE = Path("manifests/samples/tiny-cpu.yaml")
+ANSWER_S, ENDS_WITHIN_S = 30.0, 120.0
+"""Bounds of a hang: a machine that does much else may take seconds for an answer."""
 LISTED = (
     ("/api/v1", "configmaps", "ConfigMap"),
     ("/api/v1", "pods", "Pod"),
@@ -35,7 +37,7 @@ LISTED = (
 )
 
 
-def eventually(check, *, within_s=60.0, every_s=0.2):
+def eventually(check, *, within_s=120.0, every_s=0.2):
     """Poll until `check` returns something true; its last failure or value is the error."""
     deadline = time.monotonic() + within_s
     while True:
@@ -45,11 +47,24 @@ def eventually(check, *, within_s=60.0, every_s=0.2):
             if value:
                 return value
             fault = repr(value)
-        except (AssertionError, KeyError, OSError, RuntimeError, TypeError) as error:
+        except (AssertionError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
             fault = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within_s} s: {fault}")
         time.sleep(every_s)
+
+
+def settled(pool, *, quiet_s=8.0, within_s=240.0):
+    """Return the namespace's resource versions once none of them has changed for a while."""
+    deadline = time.monotonic() + within_s
+    seen, since = None, time.monotonic()
+    while time.monotonic() - since < quiet_s:
+        now = pool.versions()
+        if now != seen:
+            seen, since = now, time.monotonic()
+        assert time.monotonic() < deadline, "it never comes to rest"
+        time.sleep(1.0)
+    return seen
 
 
 def install_crd(plane):
@@ -89,13 +104,13 @@ class Operator:
 
     def metrics(self):
         url = f"http://127.0.0.1:{self.metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
             return answer.read().decode()
 
     def probe(self, path):
         url = f"http://127.0.0.1:{self.health_port}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -111,7 +126,7 @@ class Operator:
     def stop(self, with_signal=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(with_signal)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=ENDS_WITHIN_S)
         self._log.close()
         return code
 
@@ -231,11 +246,31 @@ class Pool:
         return self.plane.request("GET", self._deployments)["metadata"]["resourceVersion"]
 
     def counts_since(self, version):
-        """Name and replicas of each change of a Deployment, in the order of the API server."""
+        """Name and replicas of each change of a Deployment, in the order of the API server.
+
+        A watch that ends before it has told all that was there when it began is begun anew.
+        """
         watch = f"{self._deployments}?watch=1&timeoutSeconds=2&resourceVersion={version}"
-        found = [
-            json.loads(line)["object"] for line in self.kubectl("get", "--raw", watch).splitlines()
-        ]
+        newest = {
+            each["metadata"]["name"]: int(each["metadata"]["resourceVersion"])
+            for each in self.plane.request("GET", self._deployments)["items"]
+        }
+
+        def told():
+            lines = self.kubectl("get", "--raw", watch).splitlines()
+            found = [json.loads(line)["object"] for line in lines]
+            seen = {
+                each["metadata"]["name"]: int(each["metadata"]["resourceVersion"]) for each in found
+            }
+            missed = [
+                name
+                for name, changed in newest.items()
+                if changed > max(int(version), seen.get(name, 0))
+            ]
+            assert missed == []
+            return found, True
+
+        found, _ = eventually(told)
         return [(each["metadata"]["name"], each["spec"]["replicas"]) for each in found]
 
     def replicas(self, component):
@@ -310,8 +345,7 @@ class Pool:
             }
             if not pod["spec"].get("nodeName"):
                 self.plane.request("POST", f"{pods}/{name}/binding", binding)
-            bound = self.plane.request("GET", f"{pods}/{name}")
-            bound["status"] |= {
+            status = {
                 "phase": "Running",
                 "podIP": host,
                 "podIPs": [{"ip": host}],
@@ -321,7 +355,21 @@ class Pool:
                     for kind in ("PodScheduled", "ContainersReady", "Ready")
                 ],
             }
-            self.plane.request("PUT", f"{pods}/{name}/status", bound)
+            self._show(f"{pods}/{name}", status)
+
+    def _show(self, pod, status):
+        """Write a part of a pod's status, anew if another client wrote the pod meanwhile."""
+
+        while True:
+            found = self.plane.request("GET", pod)
+            found["status"] |= status
+            try:
+                self.plane.request("PUT", f"{pod}/status", found)
+            except RuntimeError as error:
+                if ": 409 " not in str(error):
+                    raise
+            else:
+                return
 
     def pods_on(self, node):
         """Return the names of the pods on a node that are not told to go."""
@@ -361,10 +409,11 @@ class Pool:
             name = pod["metadata"]["name"]
             if not name.startswith(f"{self.name}-{component}-"):
                 continue
-            for each in pod["status"]["conditions"]:
+            conditions = pod["status"]["conditions"]
+            for each in conditions:
                 if each["type"] in ("Ready", "ContainersReady"):
                     each |= {"status": "False", "lastTransitionTime": now}
-            pod["status"]["containerStatuses"] = [
+            containers = [
                 {
                     "name": component,
                     "image": "r",
@@ -374,4 +423,6 @@ class Pool:
                     "state": {"running": {"startedAt": started}},
                 }
             ]
-            self.plane.request("PUT", f"{pods}/{name}/status", pod)
+            self._show(
+                f"{pods}/{name}", {"conditions": conditions, "containerStatuses": containers}
+            )

@@ -19,7 +19,7 @@ from tests.unit.router.fake_engine import FakeEngine
 from tests.unit.router.pool import settings_document
 from tests.unit.router.process import start
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 EXAMPLE = Path("manifests/gateway/envoy.yaml")
 HOST = "llm.example.com"
@@ -122,7 +122,7 @@ async def running_envoy(path):
 
 
 async def until_it_listens(port):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -177,12 +177,12 @@ async def test_a_token_reaches_the_client_before_the_engine_has_the_next(served)
 
     async with served.post({**REQUEST, "stream": True}) as answer:
         assert answer.headers["Content-Type"].startswith("text/event-stream")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             got = [await answer.content.readuntil(b"\n\n") for _ in range(2)]
 
     assert all(event.startswith(b"data: {") for event in got)
     # The client is gone, and so is its place in the engine.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await served.first.seen[0].cancelled.wait()
 
 

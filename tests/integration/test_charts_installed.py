@@ -56,7 +56,7 @@ def as_operator(plane: ControlPlane, *words: str, stdin: str = "") -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return result.stdout + result.stderr
@@ -90,7 +90,7 @@ def test_installed_operator_can_do_all_its_work(installed: ControlPlane, tmp_pat
 
     with operator(kubeconfig, tmp_path / "log", *words) as process:
         pool.apply()
-        eventually(lambda: pool.get()["status"]["observedGeneration"] == 1, within_s=60)
+        eventually(lambda: pool.get()["status"]["observedGeneration"] == 1)
         assert process.stop() == 0
 
     assert pool.objects_of_kind("Deployment") == 3
@@ -111,7 +111,7 @@ def test_the_check_of_helm_test_passes_with_the_rights_of_any_account(
             env={**os.environ, "KUBECONFIG": str(kubeconfig)},
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=180,
             check=False,
         )
 
@@ -163,7 +163,7 @@ def test_an_operator_of_another_namespace_may_read_the_lease_and_no_other(
             [installed.kubectl, "--kubeconfig", kubeconfig, *words],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         return asked.stdout.startswith("yes")

@@ -54,7 +54,7 @@ def test_controllers_make_pods_for_a_deployment(
     )
 
     control_plane.run_kubectl(
-        *("wait", "deployment/web", "-n", namespace, "--timeout=30s"),
+        *("wait", "deployment/web", "-n", namespace, "--timeout=150s"),
         "--for=jsonpath={.status.replicas}=2",
     )
 

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.fake_pods import fake_pods
 from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(900)
 
 COMPONENTS = ("prefill", "decode", "router")
 
@@ -13,21 +13,20 @@ COMPONENTS = ("prefill", "decode", "router")
 @pytest.fixture
 def serving(control_plane, namespace, tmp_path):
     """A pool with one Ready pod of each component, all on one of two nodes."""
-    host = "127.77.0.5"
     install_crd(control_plane)
     pool = Pool(control_plane, namespace)
     with (
         node(control_plane, "node-1"),
         node(control_plane, "node-2"),
-        fake_pods(host),
+        fake_pods() as fake,
         operator(control_plane.kubeconfig, tmp_path / "log", "--namespace", namespace),
     ):
         pool.apply()
         eventually(lambda: pool.objects_of_kind("Pod") == 3)
-        pool.make_pods_ready(host=host)
+        pool.make_pods_ready(host=fake.host)
         eventually(lambda: pool.condition("MetricsFresh")["status"] == "True")
         eventually(lambda: pool.budgets() == dict.fromkeys(COMPONENTS, 0))
-        yield pool, host
+        yield pool, fake.host
         pool.kubectl("uncordon", "node-1")
 
 
@@ -45,9 +44,9 @@ def test_another_pod_serves_before_the_only_one_leaves_its_node(serving):
 
     eventually(lambda: [pool.replicas(each) for each in COMPONENTS] == [1, 1, 1])
     eventually(lambda: not pool.pods_on("node-1"))
-    assert len(pool.pods_on("node-2")) == 3
-    notes = [each.get("note") or "" for each in pool.events()]
-    assert any(note.startswith("prefill 1 -> 2: the node of its only Ready pod") for note in notes)
+    eventually(lambda: len(pool.pods_on("node-2")) == 3)
+    words = "prefill 1 -> 2: the node of its only Ready pod"
+    eventually(lambda: any((each.get("note") or "").startswith(words) for each in pool.events()))
 
 
 def test_a_full_budget_keeps_the_pod_and_the_pool_says_so(serving):

@@ -15,10 +15,11 @@ from tests.integration.operator_process import (
     rights_role,
 )
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 OPERATOR_NAMESPACE = "operator-with-its-rights"
 REMOVE_CACHE = '[{"op": "remove", "path": "/spec/model/cache"}]'
+MEMORY = ("ConfigMap", "tiny-memory")
 CHILDREN = {
     ("Deployment", "tiny-prefill"),
     ("Deployment", "tiny-decode"),
@@ -39,7 +40,7 @@ CHILDREN = {
     ("Role", "tiny-router"),
     ("RoleBinding", "tiny-router"),
     ("ConfigMap", "tiny-router"),
-    ("ConfigMap", "tiny-memory"),
+    MEMORY,
 }
 
 
@@ -104,7 +105,7 @@ def test_a_deleted_child_comes_back(pool):
 def test_deleting_the_pool_collects_all_its_children(pool):
     pool.delete()
 
-    eventually(lambda: not CHILDREN & pool.objects().keys(), within_s=60)
+    eventually(lambda: not CHILDREN & pool.objects().keys())
 
 
 def test_a_scale_by_hand_of_a_managed_role_is_taken_back_and_told(pool):
@@ -142,6 +143,15 @@ def test_a_pool_paused_at_five_keeps_five(pool):
     pool.apply(scaling={"mode": "Paused"}, slo={"tpot": {"target": "27ms"}})
     eventually(lambda: pool.get()["status"]["observedGeneration"] == 5)
     assert pool.replicas("prefill") == 2
+
+
+def written(pool):
+    """Return versions of what a spec decides on; memory and pods are written as time goes on."""
+    return {
+        key: version
+        for key, version in pool.versions().items()
+        if key[0] != "Pod" and key != MEMORY
+    }
 
 
 def apply_as(pool, manager, body, *options):
@@ -225,28 +235,28 @@ def test_an_slo_edit_changes_one_config_map_and_no_pod_template(pool):
     before = pool.objects()
 
     pool.apply(slo={"ttft": {"target": "300ms"}}, scaling={"stabilization": "60s"})
-    eventually(lambda: pool.get()["status"]["observedGeneration"] == 2, within_s=10)
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 2)
 
     after = pool.objects()
     settings = json.loads(after["ConfigMap", "tiny-router"]["data"]["router.json"])
     assert settings["slo"]["ttft_s"] == 0.3
     changed = {
         key
-        for key in CHILDREN - {("ConfigMap", "tiny-memory")}
+        for key in CHILDREN - {MEMORY}
         if after[key]["metadata"]["resourceVersion"] != before[key]["metadata"]["resourceVersion"]
     }
     assert changed == {("ConfigMap", "tiny-router")}
 
 
 def test_weights_in_an_image_are_refused_where_pods_would_start_without_them(pool):
-    before = pool.versions()
+    before = written(pool)
 
     pool.replace_source({"uri": "oci://ghcr.io/acme/llama:8b"})
 
     eventually(lambda: pool.condition("Accepted")["status"] == "False")
     assert pool.condition("Accepted")["reason"] == "ChildRefused"
     assert "turn on the feature gate ImageVolume" in pool.condition("Accepted")["message"]
-    after = pool.versions()
+    after = written(pool)
     changed = {key for key in after if after[key] != before.get(key)}
     assert changed == {("InferencePool", "tiny")}
 
@@ -296,13 +306,13 @@ def test_an_account_that_is_bound_to_an_identity_of_the_cloud_stays_so(pool):
     ],
 )
 def test_a_spec_that_the_api_server_refuses_in_a_child_leaves_everything_as_it_is(pool, spec, said):
-    before = pool.versions()
+    before = written(pool)
 
     pool.apply(decode={"podTemplate": {"spec": spec}})
 
     eventually(lambda: pool.condition("Accepted")["status"] == "False")
     assert said in pool.condition("Accepted")["message"]
-    after = pool.versions()
+    after = written(pool)
     changed = {key for key in after if after[key] != before.get(key)}
     assert changed == {("InferencePool", "tiny")}
 
@@ -417,7 +427,6 @@ def test_a_pool_made_again_under_its_name_gets_children_of_its_own(pool):
         lambda: all(
             pool.objects()[key]["metadata"]["ownerReferences"][0]["uid"] == uid for key in CHILDREN
         ),
-        within_s=60,
     )
 
 
@@ -454,8 +463,12 @@ def test_a_second_pool_waits_whole_for_gpus_of_the_namespace_s_quota(
         "metadata": {"name": "gpus", "namespace": namespace},
         "spec": {"hard": {"requests.nvidia.com/gpu": "4"}},
     }
-    items = {"apiVersion": "v1", "kind": "List", "items": [quota, job]}
-    control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(items))
+    for each in (job, quota):
+        control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(each))
+    # Until a controller has counted what there is, a quota admits no pod.
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas/gpus"
+    used = {"requests.nvidia.com/gpu": "1"}
+    eventually(lambda: control_plane.request("GET", path)["status"]["used"] == used)
     first, second = (
         Pool(control_plane, namespace, "first"),
         Pool(control_plane, namespace, "second"),

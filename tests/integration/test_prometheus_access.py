@@ -79,10 +79,13 @@ async def collected(
 
 
 async def until_read(installation: Installation, kube: Kube, wanted: Metrics) -> Collected:
-    """Return the first collected metrics of the wanted kind, or else the last ones."""
-    for _ in range(60):
+    """Return the first whole metrics of the wanted kind, or else the last ones.
+
+    On a busy machine a scrape can come too late, and leaves a gap.
+    """
+    for _ in range(300):
         found = await collected(installation, kube, wanted)
-        if found.source == "Prometheus" and found.latency is not None:
+        if found.source == "Prometheus" and found.latency is not None and found.engines:
             break
         await asyncio.sleep(0.5)
     return found

@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.operator_process import Pool, eventually, install_crd, operator
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 SYSTEM, TEAM = "tandem-system", "team-a"
 EVERYWHERE = ("--leader-elect", "--lease-namespace", SYSTEM)
@@ -52,12 +52,12 @@ def test_the_second_operator_leaves_the_pool_alone_and_names_the_first(plane, tm
             assert '"decision"' not in two.log()
             assert len(told_of(pool)) == 1
             assert lease_of(first) in told_of(pool)[0]["note"]
-            assert "another operator runs the pool" in two.log()
+            eventually(lambda: "another operator runs the pool" in two.log())
             assert "another operator" not in one.log()
             assert pool.get()["status"]["operator"] == lease_of(first)
 
             one.stop()
-            eventually(lambda: pool.get()["status"]["operator"] == lease_of(second), within_s=120)
+            eventually(lambda: pool.get()["status"]["operator"] == lease_of(second))
             pool.apply(prefill={"minReplicas": 2})
             eventually(lambda: pool.replicas("prefill") == 2)
             assert len(told_of(pool)) == 1

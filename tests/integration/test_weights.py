@@ -7,7 +7,7 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from tests.integration.operator_process import Pool, eventually, install_crd, operator
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 FOLDER = "/var/lib/tandem-cache"
 
