@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from tandem_contracts.names import KEY_ENV
+from tandem_engine.serve import measure as measuring
 from tandem_engine.serve.engine_command import vllm_command
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tests.unit.serve.engine import QUICK, Engine, until
@@ -57,31 +58,40 @@ async def test_info_tells_what_the_operator_and_an_auditor_need(start: Start) ->
 
 
 async def test_a_warm_decode_engine_times_its_steps_alone_and_at_full_batch(start: Start) -> None:
-    engine = await start(step_s=0.02, stream_s=0.01).ready()
+    engine = await start(step_s=0.08, stream_s=0.04).ready()
 
     measured = (await engine.info())["measured"]
     alone, full = measured["decode_steps"]
     assert (alone["batch"], full["batch"]) == (1, 4)
-    assert 0.02 < alone["seconds"] < full["seconds"]
+    assert 0.08 < alone["seconds"] < full["seconds"]
     assert measured["prefill"] == []
 
 
-async def test_a_warm_prefill_engine_times_a_short_and_a_long_prompt(start: Start) -> None:
+async def test_a_warm_prefill_engine_times_a_short_and_a_long_prompt(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A machine that does much else is not taken for one that is slow.
+    monkeypatch.setattr(measuring, "_BUDGET_S", 60.0)
     engine = await start(role="prefill", token_s=0.0001).ready()
 
     measured = (await engine.info())["measured"]
     short, long = measured["prefill"]
     assert (short["prompt_tokens"], long["prompt_tokens"]) == (32, 1024)
-    assert 0.0032 <= short["seconds"] < 0.1 <= long["seconds"]
+    assert short["seconds"] >= 0.0032
+    assert long["seconds"] >= 0.1
     assert measured["decode_steps"] == []
 
 
-async def test_a_moment_without_its_processor_shortens_no_measurement(start: Start) -> None:
+async def test_a_moment_without_its_processor_shortens_no_measurement(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So much time that only the stand-in's stall is longer than what the long prompt may take.
+    monkeypatch.setattr(measuring, "_BUDGET_S", 20.0)
     engine = await start(role="prefill", token_s=0.0001, fault="stalls-once").ready()
 
     short, long = (await engine.info())["measured"]["prefill"]
     assert long["prompt_tokens"] == 1024
-    assert short["seconds"] < 0.5
+    assert short["seconds"] < 2.0
 
 
 async def test_an_engine_tells_the_shape_of_its_model(start: Start, model: Path) -> None:
@@ -126,7 +136,7 @@ async def test_an_engine_whose_model_has_no_shape_is_ready_all_the_same(
 
 
 async def test_a_vllm_that_is_too_busy_to_tell_of_itself_is_asked_again(start: Start) -> None:
-    engine = await start(fault="answers-late", pace=replace(QUICK, answer_s=0.3)).ready()
+    engine = await start(fault="answers-late", pace=replace(QUICK, answer_s=1.0)).ready()
 
     info = await engine.info()
     assert info["vllm_version"] == "0.32.0"
@@ -142,7 +152,7 @@ async def test_an_engine_that_cannot_be_measured_is_ready_all_the_same(start: St
 
 
 async def test_no_batch_is_measured_that_the_cache_does_not_hold(start: Start) -> None:
-    engine = await start(max_num_seqs=200, step_s=0.001).ready()
+    engine = await start(max_num_seqs=200, step_s=0.1).ready()
 
     # The stand-in's cache holds 32,768 tokens.
     steps = (await engine.info())["measured"]["decode_steps"]
@@ -152,11 +162,14 @@ async def test_no_batch_is_measured_that_the_cache_does_not_hold(start: Start) -
 async def test_info_counts_every_request_of_its_own(start: Start) -> None:
     engine = await start().ready()
 
-    info, asked = await engine.info(), (await engine.tell_vllm())["requests"]
-    own = (info["warm_up"], info["measured"], info["probes"])
-    assert sum(part["requests"] for part in own if part) == sum(
-        len(body["prompt"]) for body in asked
-    )
+    async def counts_what_came() -> bool:
+        info, asked = await engine.info(), (await engine.tell_vllm())["requests"]
+        own = (info["warm_up"], info["measured"], info["probes"])
+        counted = sum(part["requests"] for part in own if part)
+        return counted == sum(len(body["prompt"]) for body in asked)
+
+    # A probe may come between the two answers.
+    await until(counts_what_came)
 
 
 async def test_a_decode_engine_pulls_from_a_prefill_engine_that_answers(start: Start) -> None:
@@ -366,7 +379,7 @@ async def test_a_dead_engine_stays_dead_when_its_server_goes_too(
 def impatient(start: Start, **changes: object) -> Engine:
     """Return an engine whose stillness soon counts."""
     bounds = {"not_ready_after_s": 2.0, "not_live_after_s": 3600.0}
-    return start(pace=replace(QUICK, answer_s=0.3), **(bounds | changes))
+    return start(pace=replace(QUICK, answer_s=1.5), **(bounds | changes))
 
 
 def becomes(engine: Engine, path: str, status: int) -> Callable[[], Awaitable[bool]]:
@@ -440,14 +453,17 @@ async def test_an_idle_engine_proves_itself_by_a_token_now_and_then(start: Start
     await until(has_sent_three)
     asked = (await engine.tell_vllm())["requests"][len(before) :]
     assert {(len(body["prompt"][0]), body["max_tokens"]) for body in asked} == {(1, 1)}
-    assert await engine.probe("/ready") == 200
+    await until(becomes(engine, "/ready", 200))
 
 
 async def test_a_leaving_engine_is_asked_for_no_token(start: Start) -> None:
     engine = await impatient(start).ready()
     await engine.tell_vllm(running=1)
     engine.launcher.signalled()
-    before = len((await engine.tell_vllm(hung=True))["requests"])
+    await engine.tell_vllm(hung=True)
+    # One that was on its way has come by then.
+    await asyncio.sleep(0.5)
+    before = len((await engine.tell_vllm())["requests"])
 
     # Twice as long as until it would be doubted.
     done, _ = await asyncio.wait([engine.task], timeout=4.0)

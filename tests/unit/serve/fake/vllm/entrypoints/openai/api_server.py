@@ -2,8 +2,8 @@
 
 `POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it with an
 error on its output, and `POST /fake {"hung": true}` has it make no token more. Faults:
-FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers, stalls-once (a second, at the second
-prompt of 32 tokens), answers-late (a second, once a page).
+FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers, stalls-once (four seconds, at the
+second prompt of 32 tokens), answers-late (three seconds, once a page).
 FAKE_VLLM_COSTS='{"token_s": 0.001, "step_s": 0.01, "stream_s": 0.001}' makes answers take time: so
 much per prompt token, per step after the first token, and per step and stream.
 """
@@ -18,7 +18,8 @@ from typing import Any
 from aiohttp import web
 
 LONG_ANSWER_TOKENS = 4
-STALLING_TOKENS, STALLING = 32, 2
+STALLING_TOKENS, STALLING, STALL_S = 32, 2, 4.0
+LATE_S = 3.0
 TRACEBACK = """Traceback (most recent call last):
   File "somewhere.py", line 1, in <module>
 (EngineCore pid=7) ERROR 11-21 12:00:00 [core.py:1] ValueError: the weights are not weights
@@ -97,13 +98,13 @@ class Fake:
     async def _late(self, page: str) -> None:
         if os.environ.get("FAKE_VLLM") == "answers-late" and page not in self.pages:
             self.pages.add(page)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(LATE_S)
 
     def _stall_s(self, body: dict[str, object]) -> float:
         if os.environ.get("FAKE_VLLM") != "stalls-once":
             return 0.0
         self.short += sum(map(len, body["prompt"])) == STALLING_TOKENS
-        return float(self.short == STALLING)
+        return STALL_S if self.short == STALLING else 0.0
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
