@@ -114,7 +114,7 @@ class FakeEngine:
         await self._site.stop()
 
     async def wait_seen(self, count: int) -> Seen:
-        async with asyncio.timeout(10), self.arrived:
+        async with asyncio.timeout(60), self.arrived:
             await self.arrived.wait_for(lambda: len(self.seen) >= count)
         return self.seen[count - 1]
 

@@ -13,6 +13,9 @@ from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.fake_engine import FakeEngine
 
+PATIENCE_S = 60.0
+"""A bound of a hang, and far more than a busy machine needs."""
+
 
 def decode_pace(**changes: Any) -> dict[str, Any]:
     """Return a decode pod whose step takes 4 ms and 1 ms more per stream."""
@@ -35,7 +38,7 @@ def settings_document(**changes: Any) -> dict[str, Any]:
         "slo": {"ttft_s": 5.0, "tpot_s": 5.0, "attainment": 0.95},
         "limits": {},
         "timeouts": {
-            "connect_s": 0.5,
+            "connect_s": 2.0,
             "prefill_s": 5.0,
             "first_token_s": 10.0,
             "idle_s": 5.0,
@@ -141,13 +144,13 @@ class Pool:
 
     async def idle(self) -> None:
         """Wait until the router holds no request and has recorded every request."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.router.clients.drained()
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for something the router does by itself."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - the router signals to nobody
             await asyncio.sleep(0.002)
 

@@ -533,9 +533,9 @@ async def test_requests_are_judged_at_the_bounds_in_force_when_they_end(pool: Po
 
 SLOW = {
     "router_queue": {},
-    "prefill": {"p0": Script(prefill_s=0.4)},
-    "decode_admission": {"d0": Script(first_token_s=0.4)},
-    "decode_step": {"d0": Script(gap_s=0.2)},
+    "prefill": {"p0": Script(prefill_s=1.3)},
+    "decode_admission": {"d0": Script(first_token_s=1.3)},
+    "decode_step": {"d0": Script(gap_s=0.5)},
 }
 
 
@@ -548,13 +548,13 @@ async def test_blame_names_the_part_that_was_slowed_down(pool: Pool, cause: str)
     for _ in range(10):
         await pool.stream()
 
-    pool.configure(slo={"ttft_s": 0.3, "tpot_s": 0.15}, limits={"prefill_requests_per_pod": slots})
+    pool.configure(slo={"ttft_s": 1.0, "tpot_s": 0.35}, limits={"prefill_requests_per_pod": slots})
     if cause == "router_queue":
         gate = pool.engines["p0"].script.hold = asyncio.Event()
         blocker = asyncio.create_task(pool.stream())
         await pool.engines["p0"].wait_seen(11)
         tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.3)
         gate.set()
         await asyncio.gather(blocker, *tasks)
     else:
@@ -593,16 +593,16 @@ async def test_prefill_is_named_when_the_bound_is_tightened_below_its_service_ti
 async def test_a_decode_pod_that_prefills_for_itself_spends_prefill_time(
     pool: Pool, tmp_path: Path
 ) -> None:
-    pool.engines["p0"].script.prefill_s = 0.05
+    pool.engines["p0"].script.prefill_s = 0.5
     for _ in range(6):
         await pool.stream()
-    pool.engines["d0"].script.first_token_s = 0.1
+    pool.engines["d0"].script.first_token_s = 1.0
 
     await pool.stream(n=2)
     await pool.idle()
 
     parts = timings(tmp_path)[-1]["parts_s"]
-    assert parts["prefill"] == pytest.approx(0.05, rel=0.9)
+    assert parts["prefill"] == pytest.approx(0.5, rel=0.9)
     assert parts["decode_admission"] > 0
 
 

@@ -117,12 +117,13 @@ async def test_a_default_class_with_keys_is_for_these_keys_alone(pool: Pool) -> 
 async def test_a_request_shed_before_its_body_is_read_counts_whatever_its_class(pool: Pool) -> None:
     closed = {"name": "default", "slo": TIGHT, "keys": [DIGEST]}
     pool.configure(classes=[closed], limits={"concurrent_requests": 1})
-    pool.engines["p0"].script = Script(prefill_s=0.5)
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
     first = asyncio.create_task(pool.post(BODY, headers={"X-Api-Key": KEY}))
     await until(lambda: pool.engines["p0"].seen)
 
     status, answer, _ = await pool.post(BODY)
 
+    gate.set()
     assert (status, answer["error"]["code"]) == (429, "too_many_requests")
     assert (await first)[0] == 200
 
@@ -214,7 +215,7 @@ async def test_a_class_waits_in_line_for_as_long_as_its_bound(pool: Pool) -> Non
 async def test_guaranteed_requests_pass_best_effort_that_came_before(pool: Pool) -> None:
     configure(pool, limits={"prefill_requests_per_pod": 1})
     engine = pool.engines["p0"]
-    engine.script = Script(prefill_s=0.2)
+    gate = engine.script.hold = asyncio.Event()
     tasks = []
     for name in ("default", "batch", "batch", "default"):
         headers = {"X-Tandem-Class": name}
@@ -225,6 +226,7 @@ async def test_guaranteed_requests_pass_best_effort_that_came_before(pool: Pool)
     done: list[str] = []
     for name, task in zip(("first", "batch", "batch", "default"), tasks, strict=True):
         task.add_done_callback(lambda _, name=name: done.append(name))
+    gate.set()
     await asyncio.gather(*tasks)
 
     assert waiting == {"default": 1, "batch": 2, "premium": 0}

@@ -74,7 +74,7 @@ async def engine(
             connect_s=5,
         )
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         try:
             yield one, ask
         finally:

@@ -45,7 +45,7 @@ async def raw_stream(port: int) -> bytes:
         b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         b"Content-Length: %d\r\n\r\n" % len(body) + body
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     return answer
@@ -111,7 +111,7 @@ async def test_what_else_a_frozen_prefill_pod_has_goes_to_decode_alone_at_once(
     others = [asyncio.create_task(pool.stream()) for _ in range(3)]
     await pool.engines["p0"].wait_seen(4)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         answers = await asyncio.gather(first, *others)
 
     assert [answer[-1] for answer in answers] == ["[DONE]"] * 4
@@ -141,10 +141,10 @@ async def test_a_request_whose_own_time_ran_out_says_nothing_about_its_prefill_p
     pool: Pool,
 ) -> None:
     pool.configure(
-        timeouts={"first_token_s": 3.0, "connect_s": 1.0},
+        timeouts={"first_token_s": 6.0, "connect_s": 2.0, "prefill_s": 6.0},
         limits={"prefill_requests_per_pod": 1},
     )
-    pool.engines["p0"].script.prefill_s = 1.9
+    pool.engines["p0"].script.prefill_s = 3.8
 
     first, second = await asyncio.gather(pool.complete(), pool.complete())
 
@@ -244,7 +244,7 @@ async def test_an_engine_at_its_limit_twice_becomes_503_with_retry_after(pool: P
 async def test_a_stream_that_breaks_ends_with_an_error_event_and_is_not_tried_again(
     pool: Pool, script: Script, path: str
 ) -> None:
-    pool.configure(timeouts={"idle_s": 0.2})
+    pool.configure(timeouts={"idle_s": 1.5})
     await pool.add("d1")
     pool.engines["d0"].script = pool.engines["d1"].script = script
 
@@ -403,7 +403,7 @@ async def test_an_engine_that_aborts_while_it_drains_is_left_for_another(pool: P
 
 
 async def test_no_first_token_in_time_is_504(pool: Pool) -> None:
-    pool.configure(timeouts={"first_token_s": 0.2})
+    pool.configure(timeouts={"first_token_s": 1.5})
     pool.engines["d0"].script.freeze = True
 
     status, answer = await pool.complete()
@@ -429,7 +429,7 @@ async def test_a_client_that_leaves_during_prefill_frees_the_prefill_pod(pool: P
 
     task.cancel()
 
-    await asyncio.wait_for(seen.cancelled.wait(), 5)
+    await asyncio.wait_for(seen.cancelled.wait(), 60)
     await pool.idle()
     assert pool.metric("tandem_router_requests_total", outcome="gone") == 1
     assert pool.metric("tandem_router_in_flight_requests", phase="prefill") == 0
@@ -443,7 +443,7 @@ async def test_a_client_that_leaves_in_mid_stream_frees_the_decode_pod(pool: Poo
             break
 
     seen = await pool.engines["d0"].wait_seen(1)
-    await asyncio.wait_for(seen.cancelled.wait(), 5)
+    await asyncio.wait_for(seen.cancelled.wait(), 60)
     await pool.idle()
 
     assert pool.metric("tandem_router_in_flight_requests", phase="decode") == 0

@@ -21,6 +21,8 @@ from tests.unit.router.fake_engine import FakeEngine, Script
 from tests.unit.router.pool import Pool, events, until
 from tests.unit.router.process import serving, start
 
+PATIENCE_S = 30.0
+"""Less than the minute for which a frozen engine is silent."""
 STREAM = {"model": "tiny", "prompt": "x", "stream": True}
 
 
@@ -30,7 +32,7 @@ async def test_sigterm_is_heeded_while_the_router_is_still_being_loaded(tmp_path
     )
     process = await start("--pool", "a", environment={"PYTHONPATH": str(tmp_path)})
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         assert await process.wait() == 0
 
 
@@ -52,7 +54,7 @@ async def test_sigterm_lets_a_running_stream_finish_and_then_ends_the_process(
     port = started["port"]
     async with aiohttp.ClientSession() as client:
         url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             running = asyncio.create_task(client.post(url + "/v1/completions", json=STREAM))
             await engine.wait_seen(1)
             # Its connection is kept: new ones are taken for a moment only.
@@ -151,7 +153,7 @@ async def test_while_draining_new_requests_are_served_until_the_listener_closes(
     gate.set()
 
     assert (await running)[-1] == (await second)[-1] == "[DONE]"
-    await asyncio.wait_for(drain, 5)
+    await asyncio.wait_for(drain, PATIENCE_S)
     with pytest.raises(aiohttp.ClientConnectorError):
         async with aiohttp.ClientSession() as other:
             await other.get(pool.url + "/health")
@@ -163,12 +165,12 @@ async def test_at_the_drain_bound_a_running_stream_is_told_why_it_ends(pool: Poo
     async with pool.client.post(pool.url + "/v1/completions", json=STREAM) as response:
         received = events(response)
         assert (await anext(received))["choices"]
-        await asyncio.wait_for(pool.router.drain(), 5)
+        await asyncio.wait_for(pool.router.drain(), PATIENCE_S)
         rest = [event async for event in received]
 
     assert rest[0]["error"]["code"] == "draining"
     assert rest[-1] == "[DONE]"
-    await asyncio.wait_for(pool.engines["d0"].seen[0].cancelled.wait(), 5)
+    await asyncio.wait_for(pool.engines["d0"].seen[0].cancelled.wait(), PATIENCE_S)
 
 
 async def test_a_draining_router_without_decode_pods_lets_no_request_wait_for_one(
@@ -178,7 +180,7 @@ async def test_a_draining_router_without_decode_pods_lets_no_request_wait_for_on
     queued = asyncio.create_task(bare_pool.complete())
     await until(lambda: bare_pool.router.waiting.requests == 1)
 
-    await asyncio.wait_for(bare_pool.router.drain(), 5)
+    await asyncio.wait_for(bare_pool.router.drain(), PATIENCE_S)
 
     status, answer = await queued
     assert (status, answer["error"]["code"]) == (503, "no_decode_pod")
@@ -195,7 +197,7 @@ async def test_nor_does_it_after_a_prefill_whose_decode_pod_left(pool: Pool) -> 
 
     status, answer = await prefilling
     assert (status, answer["error"]["code"]) == (503, "no_decode_pod")
-    await asyncio.wait_for(drain, 5)
+    await asyncio.wait_for(drain, PATIENCE_S)
 
 
 SECRETS = ("Prompt-Secret", "Bearer-Secret", "Id-Secret", " t0", "Cookie-Secret")
@@ -254,7 +256,7 @@ async def test_a_router_that_is_read_ends_when_its_last_requests_were_read(pool:
 
     await pool.arrivals()
 
-    await asyncio.wait_for(drain, 5)
+    await asyncio.wait_for(drain, PATIENCE_S)
 
 
 async def test_a_router_whose_arrivals_are_not_read_any_more_ends_at_the_drain_bound(
@@ -262,7 +264,7 @@ async def test_a_router_whose_arrivals_are_not_read_any_more_ends_at_the_drain_b
 ) -> None:
     await pool.arrivals()
 
-    await asyncio.wait_for(pool.router.drain(), 5)
+    await asyncio.wait_for(pool.router.drain(), PATIENCE_S)
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")
