@@ -34,7 +34,7 @@ def wait_until(look: Callable[[], Seen | None], *, within_s: float, what: str) -
         time.sleep(0.5)
 
 
-def wait_for_door(url: str, *, path: str = "/ready", within_s: float = 30.0) -> None:
+def wait_for_door(url: str, *, path: str = "/ready", within_s: float = 120.0) -> None:
     """Wait until the node passes a port on to a pod: that follows the pod's readiness."""
 
     def answers() -> bool:

@@ -54,7 +54,7 @@ def test_each_request_that_finds_the_pool_at_zero_wakes_it_and_is_answered(
         )
         assert sleeper.condition("Ready")["status"] == "True"
         wait_until(lambda: not engines(sleeper), within_s=60.0, what="no engine pod")
-        models = requests.get(f"{url}/v1/models", timeout=5.0).json()["data"]
+        models = requests.get(f"{url}/v1/models", timeout=30.0).json()["data"]
         assert [each["id"] for each in models] == [body["model"]]
 
         began = time.monotonic()
