@@ -110,7 +110,7 @@ random_options = st.fixed_dictionaries(
 @hypothesis_settings(
     max_examples=200,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(role=st.sampled_from(Role), device=st.sampled_from(Device), chosen=random_options)
 def test_vllm_takes_any_combination_of_options(

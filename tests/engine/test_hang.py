@@ -20,11 +20,11 @@ from tests.engine.frozen import salted
 from tests.engine.processes import alive, descendants
 from tests.engine.real_engine import SMALL, body_of
 
-NOT_READY_S, NOT_LIVE_S, LEASE_S = 8, 40, 30
+NOT_READY_S, NOT_LIVE_S, LEASE_S = 15, 60, 30
 BLOCKS_BYTES = 8 * 1024 * 1024
 BLOCKS_TOKENS = 4096
 # A bound, the looks, and a machine that others use.
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

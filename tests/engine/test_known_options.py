@@ -23,7 +23,7 @@ json.dump([name for action in parser._actions for name in action.option_strings]
 @pytest.fixture(scope="module")
 def options(python: str) -> set[str]:
     listed = subprocess.run(
-        [python, "-c", LIST_OPTIONS], capture_output=True, text=True, check=True, timeout=120
+        [python, "-c", LIST_OPTIONS], capture_output=True, text=True, check=True, timeout=280
     )
     return set(json.loads(listed.stdout))
 

@@ -1,7 +1,8 @@
 """Leases that run out: a real prefill and a real decode engine, alone and behind a router.
 
-Time is scaled by a lease of 6 s, the shortest that vLLM renews. The prefill engine has few blocks,
-so that those of a lease that ran out hold another prompt's cache a moment later.
+Time is scaled by a lease of 12 s: vLLM renews none below 6 s, and a busy machine may hold up a
+request for some. The prefill engine has few blocks, so that those of a lease that ran out hold
+another prompt's cache a moment later.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from tests.engine.frozen import counted, expired, overwrite, salted, settled, st
 from tests.engine.real_engine import SMALL
 from tests.unit.router.pool import settings_document
 
-LEASE_S = 6
+LEASE_S = 12
 LEAVERS = 60
 BLOCKS_BYTES = 8 * 1024 * 1024
 BLOCKS_TOKENS = 4096

@@ -30,7 +30,7 @@ def test_the_lease_is_built_into_the_tested_version_alone(
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=280,
     )
 
     assert json.loads(told.stdout)["own"] is own

@@ -224,7 +224,7 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
     assert json.loads(drained)["why"] == "idle"
     assert len(processes) > 1
     # Python's own tracker of shared memory ends when it notices that all others have.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(REQUEST_S):
         while alive(processes):  # noqa: ASYNC110 - other processes
             await asyncio.sleep(0.05)
 

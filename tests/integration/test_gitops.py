@@ -110,7 +110,8 @@ def test_flux_waits_for_a_rollout_gives_up_on_a_refusal_and_sees_no_drift(pool, 
     def apply(timeout="10m", **changes):
         return tool.applying(pool.plane.kubeconfig, pool.manifest(**changes), timeout=timeout)
 
-    early = outcome_of(apply("20s"), within_s=180)
+    # Midway between two of its looks, every five seconds: one at the very end is another error.
+    early = outcome_of(apply("12500ms"), within_s=180)
     assert f"InferencePool/{pool.namespace}/tiny status: 'InProgress'" in early["error"]
     with acting(pool, tmp_path) as kubelet:
         waits = apply()
