@@ -359,7 +359,6 @@ class Pool:
 
     def _show(self, pod, status):
         """Write a part of a pod's status, anew if another client wrote the pod meanwhile."""
-
         while True:
             found = self.plane.request("GET", pod)
             found["status"] |= status
