@@ -46,6 +46,8 @@ class ClassSettings(Part):
     priority: int = 0
     """The highest goes first: among guaranteed classes if not all requests can be on time, and
     always among best effort."""
+    refuse_late: bool = False
+    """Whether a waiting request is refused once it cannot be on time any more."""
     models: tuple[str, ...] = ()
     """Names of `models` whose requests always have this class, whatever class they name."""
     keys: tuple[str, ...] = ()

@@ -118,6 +118,16 @@ class ClassQueue(Generic[W]):
         """Return the best effort that goes last; it is shed first."""
         return self._spare.last()
 
+    def late(self) -> Iterator[W]:
+        """Yield the guaranteed requests that are set aside as late."""
+        for tier in self._guaranteed:
+            yield from tier.late()
+
+    @property
+    def work_s(self) -> float:
+        """Return the prefill of all guaranteed requests that can be on time, as last expected."""
+        return sum(tier.work_s for tier in self._guaranteed)
+
     def newest(self) -> W | None:
         """Return the newest guaranteed request, of the tenant with the longest line.
 

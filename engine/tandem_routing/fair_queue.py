@@ -124,6 +124,16 @@ class FairQueue(Generic[W]):
         late = (self._lines[name].shed(start_s, now=now) for name in self._longest())
         return next((waiter for waiter in late if waiter is not None), None)
 
+    def late(self) -> Iterator[W]:
+        """Yield the requests that are set aside as late."""
+        for line in self._lines.values():
+            yield from line.late()
+
+    @property
+    def work_s(self) -> float:
+        """Return the prefill of all requests that can be on time, as last expected."""
+        return sum(line.work_s for line in self._lines.values())
+
     def newest(self) -> W | None:
         """Return the newest request of the tenant with the longest line; `None`: none waits."""
         return next((self._lines[name].newest() for name in self._longest()), None)

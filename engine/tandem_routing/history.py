@@ -78,7 +78,7 @@ class Finished:
         self.finished += 1
         self.good += outcome is Outcome.GOOD
         self.failed += outcome is Outcome.FAILED
-        self.shed += outcome is Outcome.SHED
+        self.shed += outcome in (Outcome.SHED, Outcome.TOO_LATE)
         self.late_ttft += outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH)
         self.late_tpot += outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH)
         self.output_tokens += output_tokens

@@ -44,6 +44,8 @@ class Ending(StrEnum):
     SHED = "shed"
     GONE = "gone"
     REFUSED = "refused"
+    TOO_LATE = "too_late"
+    """It was refused while it waited, because it could not be on time any more."""
 
 
 class Outcome(StrEnum):
@@ -57,6 +59,7 @@ class Outcome(StrEnum):
     SHED = "shed"
     GONE = "gone"
     REFUSED = "refused"
+    TOO_LATE = "too_late"
 
 
 @dataclass(slots=True)
@@ -184,10 +187,8 @@ def _outcome(ending: Ending, *, late_ttft: bool, late_tpot: bool) -> Outcome:
     match ending:
         case Ending.FAILED | Ending.TIMED_OUT:
             return Outcome.FAILED
-        case Ending.SHED:
-            return Outcome.SHED
-        case Ending.REFUSED:
-            return Outcome.REFUSED
+        case Ending.SHED | Ending.REFUSED | Ending.TOO_LATE:
+            return Outcome(ending.value)
         case Ending.GONE:
             return Outcome.LATE_TTFT if late_ttft else Outcome.GONE
     if late_ttft:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unittest.mock import patch
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -12,16 +13,18 @@ from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.pods.pod import Pod as LivePod
 from tandem_engine.router.scheduling.placement import PrefillPlacement
-from tandem_engine.router.scheduling.request_queue import RequestQueue
+from tandem_engine.router.scheduling.request_queue import RequestQueue, TooLate
 from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.settings_in_force import SettingsHolder, parse_settings
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
+from tandem_operator.core.slo import Slo, SloClass
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.router import SimulatedRouter
 from tandem_operator.sim.routing.router_queue import QueueSettings
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS, TraceRequest
+from tandem_routing import foresight
 from tandem_routing.learned import Learned
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
@@ -37,6 +40,11 @@ KV_TOKENS, SEATS, OUTPUT_TOKENS = 60_000.0, 24, 100.0
 REQUESTS_PER_POD, TOKENS_PER_POD = 4, 3000
 WEIGHTS = {"": 1.0, "other": 2.0}
 PREFILL, DECODE = ("p0", "p1"), ("d0", "d1")
+
+SLO = Slo(1.0, 0.0, TPOT_S, 0.99)
+REFUSING = SloClass("default", SLO, refuse_late=True)
+REFUSES = {"name": "default", "slo": {"ttft_s": 1.0, "tpot_s": TPOT_S}, "refuse_late": True}
+REFUSED = "refused"
 
 Choice = tuple[int, str]
 
@@ -79,7 +87,8 @@ class Pods:
 class Simulated:
     """The simulator's router."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, refuses: bool) -> None:
+        self._slo_class = REFUSING if refuses else None
         self.choices: list[Choice] = []
         self.flights: dict[int, SimulatedFlight] = {}
         self.clock = Clock()
@@ -106,6 +115,7 @@ class Simulated:
             start_pass=lambda pod: None,
             advance=lambda pod: None,
             shed=lambda flight: None,
+            refuse=self._refuse,
         )
         self.router.view.hear(TimedDecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
 
@@ -113,7 +123,7 @@ class Simulated:
         request = TraceRequest(
             self.clock.now_s, prompt.tokens, 10, prompt.blocks, tenant=prompt.tenant
         )
-        self.flights[number] = SimulatedFlight(request, number, deadline_s)
+        self.flights[number] = SimulatedFlight(request, number, deadline_s, self._slo_class)
         self.router.add(self.flights[number])
 
     def prefilled(self, number: int) -> None:
@@ -131,8 +141,13 @@ class Simulated:
         self.router.pump()
 
     def ended(self, number: int) -> None:
+        self.router.ended(self.flights[number])
         self.router.view.left(self.flights[number], self.clock.now_s)
         self.router.pump()
+
+    def _refuse(self, flight: SimulatedFlight) -> None:
+        flight.end_s = self.clock.now_s
+        self.choices.append((flight.number, REFUSED))
 
     def turned(self, name: str) -> None:
         (pod,) = [pod for pod in self.prefill.pods if pod.name == name]
@@ -157,7 +172,8 @@ class Live:
     Its knowledge of engines is the simulated router's: both learn by the same code.
     """
 
-    def __init__(self, simulated: Simulated) -> None:
+    def __init__(self, simulated: Simulated, *, refuses: bool) -> None:
+        self._refuses = refuses
         self.choices: list[Choice] = []
         self.requests: dict[int, Request] = {}
         self._known = simulated.router.view
@@ -176,6 +192,7 @@ class Live:
                 "output_tokens": OUTPUT_TOKENS,
                 "overflow": True,
             },
+            classes=[REFUSES] if refuses else [],
         )
         holder = SettingsHolder(parse_settings(json.dumps(document)))
         self.waiting = RequestQueue(fleet=self.fleet, settings=holder, clock=lambda: clock.now_s)
@@ -201,6 +218,8 @@ class Live:
             split=True,
             prefix=prefix,
             tenant=Tenant(prompt.tenant, WEIGHTS[prompt.tenant]),
+            slo_class=REFUSING.name if self._refuses else None,
+            refuse_late=self._refuses,
         )
         task = asyncio.create_task(self.waiting.admit(waiter))
         request = self.requests[number] = Request(waiter, task)
@@ -211,6 +230,9 @@ class Live:
         self, number: int, request: Request, placed: "asyncio.Future[PrefillPlacement]"
     ) -> None:
         if placed.cancelled():
+            return
+        if isinstance(placed.exception(), TooLate):
+            self.choices.append((number, REFUSED))
             return
         placement = request.placement = placed.result()
         if placement.prefill is not None:
@@ -243,8 +265,9 @@ class Live:
         self.waiting.places.computed(placement)
         self.waiting.pump()
 
-    async def ended(self, number: int) -> None:
+    async def ended(self, number: int, first_token_s: float | None) -> None:
         request = self.requests[number]
+        self.waiting.ended(request.waiter, first_token_s=first_token_s)
         self.waiting.places.release(request.decode, request.load)
 
     async def close(self) -> None:
@@ -312,10 +335,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def compare(history: list[tuple[float, Arrive | Go | Turn]]) -> set[str]:
-    """Tell both, and hold each choice of one against that of the other."""
-    simulated = Simulated()
-    live = Live(simulated)
+async def compare(
+    history: list[tuple[float, Arrive | Go | Turn]], *, refuses: bool = False
+) -> set[str]:
+    """Tell both, and hold each choice of one against that of the other.
+
+    With `refuses`, all requests are of one class that refuses those that would be late.
+    """
+    simulated = Simulated(refuses=refuses)
+    live = Live(simulated, refuses=refuses)
     kinds: set[str] = set()
     number = 0
     for after_s, step in history:
@@ -346,7 +374,7 @@ async def compare(history: list[tuple[float, Arrive | Go | Turn]]) -> set[str]:
             else:
                 flight.end_s = simulated.clock.now_s
                 simulated.ended(chosen)
-                await live.ended(chosen)
+                await live.ended(chosen, flight.first_s)
         await settle()
 
         fresh = simulated.choices[known:]
@@ -354,6 +382,7 @@ async def compare(history: list[tuple[float, Arrive | Go | Turn]]) -> set[str]:
         assert _by_role(fresh) == _by_role(live.choices[known:])
         assert len(simulated.router.queue) == live.waiting.requests
         kinds |= {"whole" for each, at in fresh if at in DECODE and _is_whole(simulated, each)}
+        kinds |= {REFUSED for _, at in fresh if at == REFUSED}
         kinds |= {"held" for _ in range(live.waiting.held)}
         kinds |= {"cached" for leg in live.requests.values() if _held_share(leg)}
     await live.close()
@@ -365,7 +394,7 @@ def _held_share(request: Request) -> float:
 
 
 def _by_role(choices: list[Choice]) -> list[list[Choice]]:
-    return [[each for each in choices if each[1] in names] for names in (PREFILL, DECODE)]
+    return [[each for each in choices if each[1] in names] for names in (PREFILL, DECODE, REFUSED)]
 
 
 def _over(simulated: Simulated) -> set[int]:
@@ -382,4 +411,16 @@ def test_one_sequence_of_events_is_one_sequence_of_choices(
     history: list[tuple[float, Arrive | Go | Turn]],
 ) -> None:
     for kind in asyncio.run(compare(history)):
+        event(kind)
+
+
+@settings(deadline=None, max_examples=100)
+@given(histories)
+def test_both_refuse_the_same_requests(
+    history: list[tuple[float, Arrive | Go | Turn]],
+) -> None:
+    # So few that a short history has a proof, and can lose it.
+    with patch.object(foresight, "PROOFS", 1), patch.object(foresight, "PROBED_EVERY", 3):
+        kinds = asyncio.run(compare(history, refuses=True))
+    for kind in kinds:
         event(kind)

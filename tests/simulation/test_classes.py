@@ -83,3 +83,23 @@ def test_a_pool_with_one_class_does_what_a_pool_without_classes_does() -> None:
     assert with_one.moments == without.moments
     assert with_one.ttft_s == without.ttft_s
     assert with_one.good == without.good
+
+
+def test_refused_requests_are_late_ones_and_still_demand() -> None:
+    trace = traffic(9.0, 5.0)
+    served = (SloClass("default", CHAT_SLO), SloClass("batch", CHAT_SLO))
+    refused = tuple(replace(each, refuse_late=True) for each in served)
+    fixed = dict.fromkeys(Role, 1)
+
+    before, _ = play(trace, classes=served, policy=Static(fixed))
+    after, _ = play(trace, classes=refused, policy=Static(fixed))
+    sized_before, _ = play(trace, classes=served, policy=Tandem())
+    sized_after, _ = play(trace, classes=refused, policy=Tandem())
+
+    turned_away = sum(each.refused for each in after.classes.values())
+    assert turned_away > 0
+    assert after.requests == after.completed + turned_away
+    assert after.good >= 0.99 * before.good
+    assert after.good / after.completed > before.good / before.completed
+    most = [max(m.gpus for m in report.moments) for report in (sized_before, sized_after)]
+    assert most[1] >= most[0]

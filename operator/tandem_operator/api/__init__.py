@@ -34,7 +34,7 @@ from tandem_operator.api.v1alpha1.router import (
 )
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Scaling, ScalingMode
 from tandem_operator.api.v1alpha1.schedule import Schedule
-from tandem_operator.api.v1alpha1.slo import Service, Slo, SloBounds, SloClass
+from tandem_operator.api.v1alpha1.slo import Service, Slo, SloBounds, SloClass, WhenLate
 from tandem_operator.api.v1alpha1.status import (
     ClassStatus,
     Condition,
@@ -129,6 +129,7 @@ __all__ = [
     "Tenants",
     "Timeouts",
     "WakeStatus",
+    "WhenLate",
     "duration_s",
     "format_duration",
     "format_rate",

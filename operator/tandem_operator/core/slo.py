@@ -31,12 +31,14 @@ class SloClass:
     Attributes:
         guaranteed: replicas are held for it; else it uses the capacity that others leave.
         priority: the highest goes first, among guaranteed classes and among the others.
+        refuse_late: a waiting request is refused once it cannot be on time any more.
     """
 
     name: str
     slo: Slo
     guaranteed: bool = True
     priority: int = 0
+    refuse_late: bool = False
 
 
 DEFAULT_CLASS = "default"

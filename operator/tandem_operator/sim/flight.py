@@ -117,5 +117,5 @@ def judge(flight: SimulatedFlight, slo: Slo) -> FlightVerdict:
         good=outcome is Outcome.GOOD,
         late_ttft=outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH),
         late_tpot=outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH),
-        failed=outcome in (Outcome.FAILED, Outcome.SHED),
+        failed=outcome in (Outcome.FAILED, Outcome.SHED, Outcome.TOO_LATE),
     )

@@ -95,6 +95,7 @@ class Pool:
             start_pass=self._start_pass,
             advance=self._advance,
             shed=partial(self._fail, ending=Ending.SHED),
+            refuse=partial(self._fail, ending=Ending.TOO_LATE),
             block_tokens=setup.trace.block_tokens,
         )
         self.prefill.begin(setup.start[Role.PREFILL])
@@ -190,6 +191,7 @@ class Pool:
     def _finish(self, flight: SimulatedFlight) -> None:
         self.router.view.left(flight, self.clock.now_s)
         self.router.queue.settle(flight)
+        self.router.ended(flight)
         # A class that is edited meanwhile judges by what it is now.
         now = class_named(
             self.spec.classes, "" if flight.slo_class is None else flight.slo_class.name

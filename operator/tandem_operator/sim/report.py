@@ -31,6 +31,7 @@ class ClassOutcome:
 
     Attributes:
         good_output_tokens: output tokens of good requests.
+        refused: requests refused while they waited, because they could not be on time any more.
     """
 
     requests: int
@@ -38,6 +39,7 @@ class ClassOutcome:
     output_tokens: int
     good_output_tokens: int
     guaranteed: bool
+    refused: int = 0
 
     @property
     def attainment(self) -> float:

@@ -256,6 +256,7 @@ def _classes(pool: Pool) -> dict[str, ClassOutcome]:
             output_tokens=sum(flight.made for flight in ended),
             good_output_tokens=sum(flight.made for flight in good),
             guaranteed=each.guaranteed,
+            refused=sum(flight.ending is Ending.TOO_LATE for flight in ended),
         )
     return found
 

@@ -9,6 +9,7 @@ from tandem_operator.api import (
     Router,
     Service,
     SloBounds,
+    WhenLate,
     duration_s,
 )
 from tandem_operator.api import PoolSpec as ApiSpec
@@ -47,6 +48,7 @@ def classes_of(slo: api.Slo) -> tuple[SloClass, ...]:
             slo=_slo_of(slo.bounds_of(each)),
             guaranteed=each.service is Service.GUARANTEED,
             priority=each.priority,
+            refuse_late=each.when_late is WhenLate.REFUSE,
         )
         for each in slo.classes or ()
     )

@@ -187,6 +187,12 @@ BAD_POOLS = (
         slo={"classes": [{"name": "batch", "attainment": "100%"}]},
     ),
     _spec(
+        "best effort that is refused when it is late",
+        "slo.classes[0]",
+        "write whenLate: Serve",
+        slo={"classes": [{"name": "batch", "service": "BestEffort", "whenLate": "Refuse"}]},
+    ),
+    _spec(
         "tenant without a name",
         "router.tenants.named[0].name",
         router={"tenants": {"named": [{"weight": 2}]}},

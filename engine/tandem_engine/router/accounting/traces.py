@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LAST_SEND_S = 5.0
 # They log what clients sent.
 _TALKATIVE = ("opentelemetry.trace.span", "opentelemetry.trace.propagation.tracecontext")
-_CHARGED = {Outcome.FAILED, Outcome.SHED}
+_CHARGED = {Outcome.FAILED, Outcome.SHED, Outcome.TOO_LATE}
 
 logger = logging.getLogger(__name__)
 

@@ -20,14 +20,14 @@ from tandem_engine.router.forwarding.relay import Relay
 from tandem_engine.router.forwarding.silence import Silence
 from tandem_engine.router.forwarding.sink import Sink
 from tandem_engine.router.forwarding.upstream import Upstream
-from tandem_engine.router.openai.errors import too_busy
+from tandem_engine.router.openai.errors import ApiError, too_busy
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
 from tandem_engine.router.pods.fleet import Deserted, EnginePods
 from tandem_engine.router.pods.kv_lease import Handover, LeaseOver
 from tandem_engine.router.pods.pod import Role
 from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
-from tandem_engine.router.scheduling.request_queue import QueueFull, RequestQueue
+from tandem_engine.router.scheduling.request_queue import QueueFull, RequestQueue, TooLate
 from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_routing.rank import Rank
 from tandem_routing.time_shares import Stage, hold_for_wake_s
@@ -144,6 +144,9 @@ class Forwarder:
         if (of := flight.slo_class) is not None:
             waiter.slo_class = of.name
             waiter.rank = Rank.of(guaranteed=of.guaranteed, priority=of.priority)
+            # One that lost its lease has cost a prefill already.
+            waiter.refuse_late = of.refuse_late and of.guaranteed and not flight.leases_lost
+            held.callback(self._learn, waiter, flight)
         held_s, at_zero_s = self._without_decode_s(), self._fleet.at_zero_s(self._clock())
         try:
             stage = Stage.PREFILL if waiter.split else Stage.WHOLE
@@ -159,6 +162,9 @@ class Forwarder:
                 code="queue_full",
                 retry_after_s=self._drain_time_s(flight),
             ) from None
+        except TooLate as late:
+            flight.ending = Ending.TOO_LATE
+            raise _too_late(flight, min(_LONGEST_RETRY_S, late.retry_after_s)) from None
         except (TimeoutError, Deserted):
             flight.ending = Ending.SHED
             if wake_s and self._fleet.at_zero:
@@ -172,6 +178,9 @@ class Forwarder:
         # Copies of it may have ended engines while it waited.
         self._failures.refuse_killer(flight)
         return placement
+
+    def _learn(self, waiter: Waiter, flight: Flight) -> None:
+        self._waiting.ended(waiter, first_token_s=flight.timeline.first_token_s)
 
     def _settle(self, waiter: Waiter, flight: Flight) -> None:
         self._waiting.settle(waiter, used_tokens=flight.used_tokens)
@@ -213,3 +222,14 @@ class Forwarder:
         at_once = max(1, sum(max(1, pod.requests) for pod in pods))
         leg_s = self._learned.prefill_leg_s.value or 1.0
         return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / at_once)))
+
+
+def _too_late(flight: Flight, retry_after_s: int) -> ApiError:
+    name = "" if flight.slo_class is None else flight.slo_class.name
+    bound_s = flight.slo.ttft_bound_s(flight.prompt_tokens)
+    return too_busy(
+        f"The request cannot keep the TTFT bound of {bound_s:.3g} s of the class {name!r} any more;"
+        f" try again after {retry_after_s} s.",
+        code="too_late",
+        retry_after_s=retry_after_s,
+    )

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.pods.fleet import Deserted, EnginePods
@@ -26,6 +27,7 @@ from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
 from tandem_routing.deadline_queue import Next, Prospect, Turn, Unfit, turn_of
+from tandem_routing.foresight import Foresight, retry_after_s
 from tandem_routing.overflow import helped, spare
 from tandem_routing.prefix_placement import Apart
 
@@ -37,6 +39,13 @@ logger = logging.getLogger(__name__)
 
 class QueueFull(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
     """The request was shed: the queue is at its bound."""
+
+
+@dataclass(slots=True)
+class TooLate(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
+    """The request was refused, because it could not be on time any more."""
+
+    retry_after_s: int
 
 
 class RequestQueue:
@@ -72,6 +81,7 @@ class RequestQueue:
             clock=clock,
             look_again=self._look_again,
         )
+        self._foresight: Foresight[Waiter] = Foresight()
         self._alive: dict[Waiter, None] = {}
         self._held = Stopwatch()
         self._waking = False
@@ -113,7 +123,7 @@ class RequestQueue:
     async def admit(self, waiter: Waiter) -> PrefillPlacement:
         """Wait for a place, to be given back by the caller, as `place` does.
 
-        Raises `QueueFull` when this request is shed instead.
+        Raises `QueueFull` when this request is shed instead, and `TooLate` when it is refused.
 
         Raises `Deserted` when no decode pod is left and the router is about to end.
         """
@@ -140,6 +150,10 @@ class RequestQueue:
     def settle(self, waiter: Waiter, *, used_tokens: int) -> None:
         """Count a request that has ended by the tokens that it used, in the share of its tenant."""
         self._lines.settle(waiter, used_tokens=used_tokens)
+
+    def ended(self, waiter: Waiter, *, first_token_s: float | None) -> None:
+        """Learn from a request that has ended whether one that was set aside can be on time."""
+        self._foresight.ended(waiter, first_token_s=first_token_s, now=self._clock())
 
     def pump(self) -> None:
         """Place every request for which there is room; raises nothing."""
@@ -176,6 +190,7 @@ class RequestQueue:
         self._lines.reconsider(look.prefill, self._clock())
         apart: Apart[Waiter] = Apart()
         held = self._let_in(look, apart)
+        self._refuse_late(look)
         if apart.waiters:
             self._look_again()
         return held
@@ -267,6 +282,17 @@ class RequestQueue:
     def _place_whole(self, turn: Turn[Waiter], pod: Pod) -> None:
         self._serve(turn)
         self.places.take_whole(turn, pod)
+
+    def _refuse_late(self, look: QueueLook) -> None:
+        """Refuse those that prefill pods will serve late, as far as that has proven itself."""
+        if not look.prefill or not any(each.refuse_late for each in look.settings.classes):
+            return
+        now, line = self._clock(), self._lines.split
+        prospect = self._prospect(look.prefill, look.settings)
+        for waiter in self._foresight.refused(line.late(), now=now):
+            again_s = retry_after_s(waiter, prospect, work_s=line.work_s, now=now)
+            self._leave(waiter)
+            waiter.placed.set_exception(TooLate(again_s))
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current

@@ -23,6 +23,7 @@ class Waiter:
         rank: the rank of its class.
         wake_s: the time given to it for a wake, until that is over; no other request may use it.
         slo_class: the name of its class; `None`: there are no classes.
+        refuse_late: whether it is refused once it cannot be on time any more.
         tenant: whose share of the service it counts in.
         counted_tokens: the tokens that it was counted with when it got its place.
         entered_s, held_before_s: its arrival, and the total time until then for which decode pods
@@ -37,6 +38,7 @@ class Waiter:
     rank: Rank = FIRST
     wake_s: float = 0.0
     slo_class: str | None = None
+    refuse_late: bool = False
     tenant: Tenant = NO_TENANT
     counted_tokens: int = 0
     entered_s: float = 0.0

@@ -69,6 +69,13 @@ class Service(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+class WhenLate(StrEnum):
+    """What is done with a waiting request that cannot be on time any more."""
+
+    SERVE = "Serve"
+    REFUSE = "Refuse"
+
+
 ClassName = Annotated[
     str,
     Field(max_length=32),
@@ -103,6 +110,9 @@ class SloClass(ApiModel):
     classes leave."""
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     """The class with the highest number goes first, if not all of one service can be on time."""
+    when_late: WhenLate = WhenLate.SERVE
+    """A waiting request that cannot be on time any more. Serve: behind others. Refuse: 429 at
+    once."""
     ttft: Ttft | None = None
     """TTFT bound of the class; fields that are left out are those of slo."""
     tpot: Tpot | None = None
@@ -122,6 +132,16 @@ class SloClass(ApiModel):
     keys: Annotated[list[KeyDigest], Field(max_length=64)] | None = None
     """Digests of the API keys that may use the class. Their requests have it unless they name
     another. Without it every client may."""
+
+    rules: ClassVar = (
+        Rule(
+            expression="self.whenLate != 'Refuse' || self.service != 'BestEffort'",
+            message="classes.whenLate: Refuse needs service: Guaranteed; write whenLate: Serve",
+            holds=lambda given: (
+                given.when_late is not WhenLate.REFUSE or given.service is not Service.BEST_EFFORT
+            ),
+        ),
+    )
 
 
 class Slo(ApiModel):

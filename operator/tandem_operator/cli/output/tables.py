@@ -68,6 +68,8 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
         yield row("served by decode alone", lambda run: f"{run.report.overflowed:,}")
     if any(run.report.failed or run.report.unfinished for run in runs):
         yield row("failed, unfinished", lost)
+    if any(_refused(run) for run in runs):
+        yield row("of these refused at once", lambda run: f"{_refused(run):,}")
     yield row("GPU-hours", lambda run: amount(run.report.gpu_hours))
     yield row("GPUs on average", lambda run: amount(run.mean_gpus))
     yield row("GPUs at most", lambda run: f"{run.most_gpus}")
@@ -98,6 +100,10 @@ def _tenant_share(run: Run, *, name: str) -> str:
     if found is None or not found.requests:
         return UNKNOWN
     return f"{share(found.attainment)}, TTFT p99 {latency(found.ttft_p99_s)}"
+
+
+def _refused(run: Run) -> int:
+    return sum(each.refused for each in run.report.classes.values())
 
 
 def lost(run: Run) -> str:

@@ -27,6 +27,7 @@ from tandem_operator.sim.routing.router_view import RouterView, Sees
 from tandem_operator.sim.routing.waits import Waits
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS
 from tandem_routing.deadline_queue import Next, Prospect, Turn, turn_of
+from tandem_routing.foresight import Foresight
 from tandem_routing.outstanding import NO_LOAD, Load
 from tandem_routing.prefix_index import PrefixIndex
 from tandem_routing.prefix_placement import Apart
@@ -40,7 +41,7 @@ class SimulatedRouter:
     """Moves requests from the queue to prefill pods, and from these to decode pods.
 
     `start_pass` sets an idle prefill pod to work; `advance` brings a decode pod to the present;
-    `shed` ends a request that waited too long.
+    `shed` ends a request that waited too long; `refuse` one that would be late.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SimulatedRouter:
         start_pass: Callable[[SimulatedPod[PrefillPod]], None],
         advance: Callable[[SimulatedPod[DecodePod]], None],
         shed: Callable[[SimulatedFlight], None],
+        refuse: Callable[[SimulatedFlight], None],
         block_tokens: int = BLOCK_TOKENS,
     ) -> None:
         self.settings = settings
@@ -76,6 +78,9 @@ class SimulatedRouter:
         self._prefill = prefill
         self._decode = decode
         self._shed = shed
+        self._refuse = refuse
+        self._foresight: Foresight[QueuedFlight] = Foresight()
+        self._refusable: dict[SimulatedFlight, QueuedFlight] = {}
         self._spread = PodSpread(settings.spread)
         self.legs = RouterLegs(
             view=self.view,
@@ -102,6 +107,10 @@ class SimulatedRouter:
             flight, first_token_s=self.settings.first_token_s, now_s=now_s
         )
         waiter = self.queue.add(flight)
+        # One whose pod was lost comes again, and has cost a prefill already.
+        waiter.refuse_late &= flight.request.at_s == now_s
+        if waiter.refuse_late:
+            self._refusable[flight] = waiter
         if flight.slo_class is not None and flight.guaranteed:
             self.view.guaranteed.came(
                 turn_of(waiter),
@@ -110,9 +119,24 @@ class SimulatedRouter:
                 wake_s=flight.given_s,
             )
         self.pump()
-        if first_token_s is not None and flight.dispatched_s is None:
+        if first_token_s is not None and flight.dispatched_s is None and flight.ending is None:
             by_s = self.view.begin_by_s(flight, first_token_s=first_token_s, now_s=self.clock.now_s)
             self.queue.wait_until(flight, by_s)
+
+    def ended(self, flight: SimulatedFlight) -> None:
+        """Learn from a request that has ended whether one that was set aside can be on time."""
+        waiter = self._refusable.pop(flight, None)
+        if waiter is not None:
+            self._foresight.ended(waiter, first_token_s=flight.first_s, now=self.clock.now_s)
+
+    def _refuse_late(self, now_s: float) -> None:
+        """Refuse those that prefill pods will serve late, as far as that has proven itself."""
+        classes = self.queue.classes
+        if classes is None or not self._refusable or not self._prefill.serving:
+            return
+        for waiter in self._foresight.refused(classes.late(), now=now_s):
+            self._take(waiter.flight)
+            self._refuse(waiter.flight)
 
     def hear(self, pace: TimedDecodePace | None, *, wake_s: float | None) -> None:
         """Go by what the operator tells: of decode replicas, and how long a wake takes."""
@@ -140,6 +164,7 @@ class SimulatedRouter:
         self._waits.hold(on=self._pumped(decode, now_s), now_s=now_s)
         while self.legs.join_next():
             self._waits.hold(on=self._pumped(decode, now_s), now_s=now_s)
+        self._refuse_late(now_s)
 
     def _pumped(self, decode: list[SimulatedPod[DecodePod]], now_s: float) -> bool:
         """Send them on; whether decode pods are what the next one waits for."""

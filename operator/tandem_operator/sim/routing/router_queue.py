@@ -112,6 +112,8 @@ class QueuedFlight:
     rank: Rank = FIRST
     entered_s: float = 0.0
     tenant: Tenant = NO_TENANT
+    slo_class: str | None = None
+    refuse_late: bool = False
 
     def expects(self) -> Expected:
         """What is expected of it now."""
@@ -180,6 +182,9 @@ class RouterQueue:
             entered_s=flight.request.at_s,
             tenant=self._tenant_of(flight),
         )
+        if (of := flight.slo_class) is not None:
+            waiter.slo_class = of.name
+            waiter.refuse_late = of.refuse_late and of.guaranteed
         self._waiters[flight] = waiter
         self._lineup.add(waiter)
         self.prompt_tokens += tokens

@@ -99,6 +99,7 @@ def _class(each: SloClass, given: api.Slo) -> ClassSettings:
         slo=_slo(each.slo),
         guaranteed=each.guaranteed,
         priority=each.priority,
+        refuse_late=each.refuse_late,
         models=() if written is None else tuple(written.models or ()),
         keys=() if written is None else tuple(written.keys or ()),
     )
