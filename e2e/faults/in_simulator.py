@@ -192,6 +192,7 @@ _FATES = {
     Ending.ANSWERED: Fate.FINISHED,
     Ending.FAILED: Fate.LOST,
     Ending.SHED: Fate.REFUSED,
+    Ending.TOO_LATE: Fate.REFUSED,
 }
 
 
