@@ -45,6 +45,7 @@ class Foresight(Generic[W]):
     def __init__(self) -> None:
         self._late_s: dict[str, deque[float]] = {}
         self._asked: dict[str, int] = {}
+        # Those that were not refused, and whether nothing more is to be learned if they are late.
         self._served: dict[W, bool] = {}
 
     def refused(self, late: Iterable[W], *, now: float) -> list[W]:
@@ -56,28 +57,28 @@ class Foresight(Generic[W]):
         for waiter in late:
             if not waiter.refuse_late or waiter.settled:
                 continue
-            known = self._served.get(waiter)
-            if known is None:
-                # A prompt too long for its bound is made late by nobody.
-                bound_s = waiter.deadline_s - waiter.entered_s
-                if self._proven(waiter.slo_class or "", now) and (
-                    turn_of(waiter).to_first_s <= bound_s
-                ):
+            told = self._served.get(waiter)
+            if told is None:
+                # A prompt too long for its bound is made late by nobody: it proves nothing.
+                told = turn_of(waiter).to_first_s > waiter.deadline_s - waiter.entered_s
+                if not told and self._proven(waiter.slo_class or "", now):
                     found.append(waiter)
                     continue
-                self._served[waiter] = known = False
-            if not known and now > waiter.deadline_s:
+                self._served[waiter] = told
+            if not told and now > waiter.deadline_s:
                 self._served[waiter] = True
                 self._saw(waiter, on_time=False, now=now)
         return found
 
     def ended(self, waiter: W, *, first_token_s: float | None, now: float) -> None:
         """Learn from a request that has ended whether one that was set aside can be on time."""
-        known = self._served.pop(waiter, True)
-        if known or (first_token_s is None and now <= waiter.deadline_s):
+        told = self._served.pop(waiter, None)
+        if told is None:
             return
-        on_time = first_token_s is not None and first_token_s <= waiter.deadline_s
-        self._saw(waiter, on_time=on_time, now=now)
+        if first_token_s is not None and first_token_s <= waiter.deadline_s:
+            self._saw(waiter, on_time=True, now=now)
+        elif not told and (first_token_s is not None or now > waiter.deadline_s):
+            self._saw(waiter, on_time=False, now=now)
 
     def _proven(self, slo_class: str, now: float) -> bool:
         """Return whether the next one of a class is refused."""

@@ -41,9 +41,9 @@ class Late:
         return Expected(service_s=self.service_s)
 
 
-def prove(known: Foresight[Late], count: int = PROOFS) -> None:
+def prove(known: Foresight[Late], count: int = PROOFS, *, service_s: float = 1.0) -> None:
     """Let requests wait until their bound has passed."""
-    late = [Late() for _ in range(count)]
+    late = [Late(service_s=service_s) for _ in range(count)]
     assert known.refused(late, now=1.0) == []
     known.refused(late, now=BOUND_S + 0.1)
     for each in late:
@@ -84,6 +84,38 @@ def test_a_client_that_left_before_its_bound_proves_nothing() -> None:
     known.ended(left, first_token_s=None, now=9.0)
 
     assert not refuses(known)
+
+
+def test_a_prompt_that_is_too_long_for_its_bound_proves_nothing_about_others() -> None:
+    known: Foresight[Late] = Foresight()
+    prove(known, PROOFS - 1)
+
+    prove(known, 1, service_s=BOUND_S + 0.1)
+
+    assert not refuses(known)
+
+
+def test_a_prompt_that_was_only_expected_to_be_too_long_ends_the_refusals() -> None:
+    known: Foresight[Late] = Foresight()
+    prove(known)
+    short = Late(8.0, service_s=BOUND_S + 0.1)
+    known.refused([short], now=8.5)
+
+    known.ended(short, first_token_s=9.0, now=12.0)
+
+    assert not refuses(known)
+
+
+def test_prompts_that_are_too_long_are_not_the_ones_that_are_served_as_a_proof() -> None:
+    known: Foresight[Late] = Foresight()
+    prove(known)
+
+    served = 0
+    for _ in range(PROBED_EVERY):
+        refuses(known, Late(8.0, service_s=BOUND_S + 0.1))
+        served += not refuses(known)
+
+    assert served == 1
 
 
 def test_some_are_served_all_the_same_so_that_the_proof_is_renewed() -> None:
