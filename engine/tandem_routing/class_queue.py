@@ -123,10 +123,9 @@ class ClassQueue(Generic[W]):
         for tier in self._guaranteed:
             yield from tier.late()
 
-    @property
-    def work_s(self) -> float:
-        """Return the prefill of all guaranteed requests that can be on time, as last expected."""
-        return sum(tier.work_s for tier in self._guaranteed)
+    def work_s(self, now: float) -> float:
+        """Return the prefill of all guaranteed requests that were not found late."""
+        return sum(tier.work_s(now) for tier in self._guaranteed)
 
     def newest(self) -> W | None:
         """Return the newest guaranteed request, of the tenant with the longest line.

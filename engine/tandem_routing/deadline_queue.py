@@ -282,11 +282,6 @@ class DeadlineQueue(Generic[W]):
         """Yield the requests that are set aside as late."""
         yield from self._hopeless
 
-    @property
-    def work_s(self) -> float:
-        """Return the prefill of all requests that can be on time, as last expected."""
-        return sum(place.service_s for *_, place in self._urgent)
-
     def newest(self) -> W | None:
         """Return the request that came last."""
         return next((each for each in reversed(self._entries) if not each.settled), None)

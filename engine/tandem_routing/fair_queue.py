@@ -129,10 +129,15 @@ class FairQueue(Generic[W]):
         for line in self._lines.values():
             yield from line.late()
 
-    @property
-    def work_s(self) -> float:
-        """Return the prefill of all requests that can be on time, as last expected."""
-        return sum(line.work_s for line in self._lines.values())
+    def work_s(self, now: float) -> float:
+        """Return the prefill of all requests that were not found late.
+
+        The requests that are not looked at are taken to be as long as the others.
+        """
+        turns = list(self._urgent(self._least_served(), now))
+        looked_at_s = sum(turn.expected.service_s for turn in turns)
+        count = sum(line.urgent_span()[0] for line in self._lines.values())
+        return looked_at_s * count / max(1, len(turns))
 
     def newest(self) -> W | None:
         """Return the newest request of the tenant with the longest line; `None`: none waits."""

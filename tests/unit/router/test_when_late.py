@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_engine.router.scheduling.request_queue import TooLate
 from tandem_routing import foresight
+from tandem_routing.class_queue import ClassQueue
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.foresight import PROBED_EVERY, PROOFS, PROVES_FOR_S, Foresight
 from tandem_routing.rank import FIRST, Rank
@@ -158,8 +161,10 @@ class Busy:
         self.desk.configure(classes=[{"name": "default", "slo": slo, "refuse_late": True}])
         self.tasks: list[asyncio.Task[PrefillPlacement]] = []
 
-    async def comes(self, service_s: float = 1.0) -> asyncio.Task[PrefillPlacement]:
-        waiter = Desk.waiter(self.desk.now + BOUND_S, Expected(service_s=service_s))
+    async def comes(
+        self, service_s: float = 1.0, *, bound_s: float = BOUND_S
+    ) -> asyncio.Task[PrefillPlacement]:
+        waiter = Desk.waiter(self.desk.now + bound_s, Expected(service_s=service_s))
         waiter.slo_class, waiter.refuse_late = "default", True
         task = asyncio.create_task(self.desk.waiting.admit(waiter))
         self.tasks.append(task)
@@ -198,6 +203,35 @@ async def test_a_request_is_refused_as_soon_as_it_cannot_be_on_time(busy: Busy) 
     assert isinstance(late, TooLate)
     assert late.retry_after_s == 1
     assert busy.desk.waiting.requests == 1
+
+
+async def test_a_client_is_told_to_wait_for_all_that_can_be_on_time(busy: Busy) -> None:
+    for _ in range(20):
+        await busy.comes(bound_s=100.0)
+    task = await busy.comes()
+
+    await busy.look(2.6)
+
+    late = task.exception()
+    assert isinstance(late, TooLate)
+    assert late.retry_after_s == 20
+
+
+async def test_a_look_asks_once_what_waits_however_many_it_refuses(busy: Busy) -> None:
+    asked: list[int] = []
+    work_s = ClassQueue.work_s
+
+    def counted(queue: ClassQueue[Any], now: float) -> float:
+        asked.append(1)
+        return work_s(queue, now)
+
+    for _ in range(5):
+        await busy.comes()
+    with patch.object(ClassQueue, "work_s", counted):
+        await busy.look(2.6)
+
+    assert sum(task.done() for task in busy.tasks) == 1 + 5
+    assert len(asked) == 1
 
 
 async def test_a_request_that_was_late_before_there_was_a_proof_is_served(busy: Busy) -> None:

@@ -288,9 +288,13 @@ class RequestQueue:
         if not look.prefill or not any(each.refuse_late for each in look.settings.classes):
             return
         now, line = self._clock(), self._lines.split
+        late = self._foresight.refused(line.late(), now=now)
+        if not late:
+            return
         prospect = self._prospect(look.prefill, look.settings)
-        for waiter in self._foresight.refused(line.late(), now=now):
-            again_s = retry_after_s(waiter, prospect, work_s=line.work_s, now=now)
+        work_s = line.work_s(now)
+        for waiter in late:
+            again_s = retry_after_s(waiter, prospect, work_s=work_s, now=now)
             self._leave(waiter)
             waiter.placed.set_exception(TooLate(again_s))
 
