@@ -118,10 +118,10 @@ class ClassQueue(Generic[W]):
         """Return the best effort that goes last; it is shed first."""
         return self._spare.last()
 
-    def late(self) -> Iterator[W]:
-        """Yield the guaranteed requests that are set aside as late."""
+    def newly_late(self) -> Iterator[W]:
+        """Yield the guaranteed requests that were set aside as late since the last call."""
         for tier in self._guaranteed:
-            yield from tier.late()
+            yield from tier.newly_late()
 
     def work_s(self, now: float) -> float:
         """Return the prefill of all guaranteed requests that were not found late."""

@@ -216,6 +216,8 @@ class DeadlineQueue(Generic[W]):
     def __init__(self) -> None:
         self._urgent: list[tuple[float, int, _Place[W]]] = []
         self._hopeless: OrderedDict[W, None] = OrderedDict()
+        # Those of them that nobody has been told of.
+        self._fresh: OrderedDict[W, None] = OrderedDict()
         self._entries: dict[W, tuple[float, int, _Place[W]]] = {}
         self._entered = 0
 
@@ -236,6 +238,7 @@ class DeadlineQueue(Generic[W]):
             return
         if waiter in self._hopeless:
             del self._hopeless[waiter]
+            self._fresh.pop(waiter, None)
         else:
             del self._urgent[bisect_left(self._urgent, entry)]
 
@@ -243,6 +246,7 @@ class DeadlineQueue(Generic[W]):
         """Check late requests again if their bound has not passed yet."""
         for waiter in [waiter for waiter in self._hopeless if waiter.deadline_s > now]:
             del self._hopeless[waiter]
+            self._fresh.pop(waiter, None)
             insort(self._urgent, self._entries[waiter])
 
     def next(self, prospect: Prospect, *, now: float, apart_from: Collection[W] = ()) -> Next[W]:
@@ -278,9 +282,10 @@ class DeadlineQueue(Generic[W]):
         waiter = next(late, None)
         return None if waiter is None else self._entries[waiter][2].ask(now)
 
-    def late(self) -> Iterator[W]:
-        """Yield the requests that are set aside as late."""
-        yield from self._hopeless
+    def newly_late(self) -> Iterator[W]:
+        """Yield the requests that were set aside as late since the last call."""
+        while self._fresh:
+            yield self._fresh.popitem(last=False)[0]
 
     def newest(self) -> W | None:
         """Return the request that came last."""
@@ -310,7 +315,7 @@ class DeadlineQueue(Generic[W]):
             if start_s + place.to_first_s <= deadline_s:
                 return turn
             del self._urgent[passed]
-            self._hopeless[waiter] = None
+            self._hopeless[waiter] = self._fresh[waiter] = None
         return None
 
     def _sorted(

@@ -124,10 +124,10 @@ class FairQueue(Generic[W]):
         late = (self._lines[name].shed(start_s, now=now) for name in self._longest())
         return next((waiter for waiter in late if waiter is not None), None)
 
-    def late(self) -> Iterator[W]:
-        """Yield the requests that are set aside as late."""
+    def newly_late(self) -> Iterator[W]:
+        """Yield the requests that were set aside as late since the last call."""
         for line in self._lines.values():
-            yield from line.late()
+            yield from line.newly_late()
 
     def work_s(self, now: float) -> float:
         """Return the prefill of all requests that were not found late.

@@ -7,6 +7,8 @@ aside. None of them may have been on time in the end.
 
 from collections import deque
 from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import count
 from math import ceil
 from typing import Generic, Protocol, TypeVar
 
@@ -47,34 +49,43 @@ class Foresight(Generic[W]):
         self._asked: dict[str, int] = {}
         # Those that were not refused, and whether nothing more is to be learned if they are late.
         self._served: dict[W, bool] = {}
+        self._due: list[tuple[float, int, W]] = []
+        self._count = count()
 
     def refused(self, late: Iterable[W], *, now: float) -> list[W]:
-        """Return those to refuse, of the waiting requests that are set aside as late.
+        """Return those to refuse, of the waiting requests that were just set aside as late.
 
         The caller tells `ended` of every request.
         """
+        self._see_due(now)
         found = []
         for waiter in late:
-            if not waiter.refuse_late or waiter.settled:
+            if not waiter.refuse_late or waiter.settled or waiter in self._served:
                 continue
-            told = self._served.get(waiter)
-            if told is None:
-                # A prompt too long for its bound is made late by nobody: it proves nothing.
-                told = turn_of(waiter).to_first_s > waiter.deadline_s - waiter.entered_s
-                if not told and self._proven(waiter.slo_class or "", now):
-                    found.append(waiter)
-                    continue
-                self._served[waiter] = told
-            if not told and now > waiter.deadline_s:
+            # A prompt too long for its bound is made late by nobody: it proves nothing.
+            told = turn_of(waiter).to_first_s > waiter.deadline_s - waiter.entered_s
+            if not told and self._proven(waiter.slo_class or "", now):
+                found.append(waiter)
+                continue
+            self._served[waiter] = told
+            heappush(self._due, (waiter.deadline_s, next(self._count), waiter))
+        return found
+
+    def _see_due(self, now: float) -> None:
+        """Learn from those that still wait when their bound passes."""
+        while self._due and self._due[0][0] < now:
+            waiter = heappop(self._due)[2]
+            if self._served.get(waiter) is False and not waiter.settled:
                 self._served[waiter] = True
                 self._saw(waiter, on_time=False, now=now)
-        return found
 
     def ended(self, waiter: W, *, first_token_s: float | None, now: float) -> None:
         """Learn from a request that has ended whether one that was set aside can be on time."""
         told = self._served.pop(waiter, None)
         if told is None:
             return
+        while self._due and self._due[0][2] not in self._served:
+            heappop(self._due)
         if first_token_s is not None and first_token_s <= waiter.deadline_s:
             self._saw(waiter, on_time=True, now=now)
         elif not told and (first_token_s is not None or now > waiter.deadline_s):

@@ -38,6 +38,20 @@ def test_of_late_requests_the_higher_priority_goes_first() -> None:
     assert goes(queue_of(Waiter("agent", 0.1, AGENT), Waiter("chat", 0.5, CHAT))) == "chat"
 
 
+def test_a_late_request_is_told_of_once_so_that_a_look_does_not_go_through_all_of_them() -> None:
+    late, lost = Waiter("late", 0.5), Waiter("lost", 0.1, AGENT)
+    queue = queue_of(late, Waiter("left", 0.2), lost, Waiter("agent", 9.0, AGENT))
+    goes(queue)
+    (left,) = [each for each in queue.newly_late() if each.name == "left"]
+    queue.remove(left)
+    goes(queue)
+    assert list(queue.newly_late()) == []
+
+    queue.reconsider(0.2)
+    goes(queue)
+    assert list(queue.newly_late()) == [late]
+
+
 def test_best_effort_is_no_guaranteed_request() -> None:
     queue = queue_of(Waiter("batch", 1.0, BATCH))
 

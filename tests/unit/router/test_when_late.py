@@ -1,6 +1,7 @@
 """`whenLate: Refuse`: who is refused while it waits, and what the router has to know before."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -119,6 +120,18 @@ def test_prompts_that_are_too_long_are_not_the_ones_that_are_served_as_a_proof()
         served += not refuses(known)
 
     assert served == 1
+
+
+def test_nothing_is_kept_of_requests_that_have_ended() -> None:
+    known: Foresight[Late] = Foresight()
+    late = [Late() for _ in range(3)]
+    kept = [weakref.ref(each) for each in late]
+    known.refused(late, now=1.0)
+
+    while late:
+        known.ended(late.pop(), first_token_s=1.2, now=1.3)
+
+    assert [each() for each in kept] == [None, None, None]
 
 
 def test_some_are_served_all_the_same_so_that_the_proof_is_renewed() -> None:

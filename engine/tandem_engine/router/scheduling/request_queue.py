@@ -288,7 +288,7 @@ class RequestQueue:
         if not look.prefill or not any(each.refuse_late for each in look.settings.classes):
             return
         now, line = self._clock(), self._lines.split
-        late = self._foresight.refused(line.late(), now=now)
+        late = self._foresight.refused(line.newly_late(), now=now)
         if not late:
             return
         prospect = self._prospect(look.prefill, look.settings)

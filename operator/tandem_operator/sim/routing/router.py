@@ -134,7 +134,7 @@ class SimulatedRouter:
         classes = self.queue.classes
         if classes is None or not self._refusable or not self._prefill.serving:
             return
-        for waiter in self._foresight.refused(classes.late(), now=now_s):
+        for waiter in self._foresight.refused(classes.newly_late(), now=now_s):
             self._take(waiter.flight)
             self._refuse(waiter.flight)
 
