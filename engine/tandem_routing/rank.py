@@ -33,7 +33,7 @@ class Ranked(Owned, Protocol):
 
     @property
     def entered_s(self) -> float:
-        """Return the time of arrival."""
+        """Return the time of arrival, or of the end of the wake that it waited for."""
 
 
 class RankedShares:

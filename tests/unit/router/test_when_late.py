@@ -175,9 +175,11 @@ class Busy:
         self.tasks: list[asyncio.Task[PrefillPlacement]] = []
 
     async def comes(
-        self, service_s: float = 1.0, *, bound_s: float = BOUND_S
+        self, service_s: float = 1.0, *, bound_s: float = BOUND_S, wake_s: float = 0.0
     ) -> asyncio.Task[PrefillPlacement]:
-        waiter = Desk.waiter(self.desk.now + bound_s, Expected(service_s=service_s))
+        deadline_s = self.desk.now + wake_s + bound_s
+        waiter = Desk.waiter(deadline_s, Expected(service_s=service_s))
+        waiter.wake_s = wake_s
         waiter.slo_class, waiter.refuse_late = "default", True
         task = asyncio.create_task(self.desk.waiting.admit(waiter))
         self.tasks.append(task)
@@ -251,6 +253,20 @@ async def test_a_request_that_was_late_before_there_was_a_proof_is_served(busy: 
     await busy.look(2.6)
 
     assert not any(task.done() for task in busy.tasks[1:])
+
+
+async def test_the_wait_for_a_wake_makes_no_prompt_short_enough_for_its_bound(busy: Busy) -> None:
+    pods = [pod.endpoint for pod in busy.desk.fleet.pods()]
+    busy.desk.fleet.replace([])
+    first = await busy.comes(wake_s=60.0)
+    long = await busy.comes(BOUND_S + 1.0, wake_s=60.0)
+    busy.desk.now = 30.0
+
+    busy.desk.fleet.replace(pods)
+    await asyncio.sleep(0)
+
+    assert first.done()
+    assert not long.done()
 
 
 async def test_a_client_that_has_left_is_not_refused(busy: Busy) -> None:

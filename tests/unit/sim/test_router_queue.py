@@ -190,3 +190,17 @@ def test_giving_way_never_serves_fewer_in_time_than_deadline_order(
         return good
 
     assert in_time(Order.GOODPUT) >= in_time(Order.DEADLINE)
+
+
+def test_a_request_that_waited_for_a_wake_stays_the_same_one_to_the_router() -> None:
+    queue = RouterQueue(Order.DEADLINE, expected=expected)
+    woken = flight(1, deadline_s=61.0)
+    woken.given_s = 60.0
+    waiter = queue.add(woken)
+
+    queue.woken(30.0)
+
+    found = queue.next(Prospect(30.0, 1), 30.0).first
+    assert found is not None
+    assert found.waiter is waiter
+    assert (waiter.entered_s, waiter.deadline_s) == (30.0, 31.0)

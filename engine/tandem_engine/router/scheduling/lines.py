@@ -56,7 +56,7 @@ class Lines:
         for waiter in [each for each in waiters if each.wake_s]:
             self.remove(waiter)
             waiter.deadline_s += now - waiter.entered_s - waiter.wake_s
-            waiter.wake_s = 0.0
+            waiter.wake_s, waiter.entered_s = 0.0, now
             self.add(waiter)
 
     def to_shed(self, start_s: float, now: float) -> Waiter | None:

@@ -26,8 +26,8 @@ class Waiter:
         refuse_late: whether it is refused once it cannot be on time any more.
         tenant: whose share of the service it counts in.
         counted_tokens: the tokens that it was counted with when it got its place.
-        entered_s, held_before_s: its arrival, and the total time until then for which decode pods
-            had held requests.
+        entered_s: its arrival, or the end of the wake that it waited for.
+        held_before_s: the total time until its arrival for which decode pods had held requests.
     """
 
     deadline_s: float

@@ -219,10 +219,12 @@ class RouterQueue:
     def woken(self, now_s: float) -> None:
         """Have requests that waited for a wake be due as if they had come when it was over."""
         for flight in [flight for flight in self._waiters if flight.given_s]:
-            self.take(flight)
+            waiter = self._waiters[flight]
+            self._lineup.remove(waiter)
             flight.deadline_s += now_s - flight.request.at_s - flight.given_s
             flight.given_s = 0.0
-            self.add(flight)
+            waiter.deadline_s, waiter.entered_s = flight.deadline_s, now_s
+            self._lineup.add(waiter)
 
     def wait_until(self, flight: SimulatedFlight, by_s: float) -> None:
         """Let a request wait no longer than that."""
