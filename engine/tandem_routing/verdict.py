@@ -214,6 +214,9 @@ def blame(verdict: Verdict, ending: Ending, *, usual: Mapping[Cause, float]) -> 
         > _overrun(verdict.ttft_s, verdict.ttft_bound_s)
     ):
         return Cause.DECODE_STEP
+    if verdict.outcome is Outcome.TOO_LATE:
+        # It may have waited for less than is usual, and it was in no other part.
+        usual = {}
     usual_ttft_s = sum(usual.values())
     scale = min(1.0, verdict.ttft_bound_s / usual_ttft_s) if usual_ttft_s else 0.0
     return max(verdict.parts, key=lambda part: verdict.parts[part] - scale * usual.get(part, 0.0))

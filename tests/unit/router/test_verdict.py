@@ -163,6 +163,24 @@ def test_after_a_bound_was_tightened_the_largest_part_is_to_blame() -> None:
     assert blame(verdict(timeline), Ending.ANSWERED, usual=usual) is Cause.PREFILL
 
 
+@pytest.mark.parametrize(
+    ("held_s", "cause"),
+    [
+        pytest.param(0.0, Cause.ROUTER_QUEUE, id="prefill pods"),
+        pytest.param(0.1, Cause.DECODE_ADMISSION, id="decode pods"),
+    ],
+)
+def test_what_was_refused_early_is_blamed_on_what_it_waited_for(
+    held_s: float, cause: Cause
+) -> None:
+    refused = verdict(
+        Timeline(received_s=100.0, held_s=held_s), Ending.TOO_LATE, ended_s=100.0 + 0.1
+    )
+    usual = {Cause.ROUTER_QUEUE: 0.3, Cause.PREFILL: 0.4, Cause.TRANSFER: 0.01}
+
+    assert blame(refused, Ending.TOO_LATE, usual=usual) is cause
+
+
 def test_late_tokens_are_blamed_on_the_decode_step() -> None:
     late_tpot = verdict(replace(GOOD, last_token_s=110.0))
     mostly_tpot = verdict(replace(GOOD, first_token_s=101.1, last_token_s=110.0))
