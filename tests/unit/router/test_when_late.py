@@ -170,9 +170,17 @@ class Busy:
 
     def __init__(self) -> None:
         self.desk = Desk()
-        slo = {"ttft_s": BOUND_S, "tpot_s": 5.0}
-        self.desk.configure(classes=[{"name": "default", "slo": slo, "refuse_late": True}])
+        self.configure(default=True)
         self.tasks: list[asyncio.Task[PrefillPlacement]] = []
+
+    def configure(self, **refuse_late: bool) -> None:
+        slo = {"ttft_s": BOUND_S, "tpot_s": 5.0}
+        self.desk.configure(
+            classes=[
+                {"name": name, "slo": slo, "refuse_late": refuses}
+                for name, refuses in refuse_late.items()
+            ]
+        )
 
     async def comes(
         self, service_s: float = 1.0, *, bound_s: float = BOUND_S, wake_s: float = 0.0
@@ -253,6 +261,20 @@ async def test_a_request_that_was_late_before_there_was_a_proof_is_served(busy: 
     await busy.look(2.6)
 
     assert not any(task.done() for task in busy.tasks[1:])
+
+
+@pytest.mark.parametrize(
+    "classes", [{"default": False}, {"default": False, "other": True}, {"other": True}]
+)
+async def test_a_class_that_is_edited_to_serve_has_no_waiting_request_refused(
+    busy: Busy, classes: dict[str, bool]
+) -> None:
+    task = await busy.comes()
+
+    busy.configure(**classes)
+    await busy.look(2.6)
+
+    assert not task.done()
 
 
 async def test_the_wait_for_a_wake_makes_no_prompt_short_enough_for_its_bound(busy: Busy) -> None:

@@ -285,10 +285,13 @@ class RequestQueue:
 
     def _refuse_late(self, look: QueueLook) -> None:
         """Refuse those that prefill pods will serve late, as far as that has proven itself."""
-        if not look.prefill or not any(each.refuse_late for each in look.settings.classes):
+        # A class can be edited while its requests wait.
+        classes = {each.name for each in look.settings.classes if each.refuse_late}
+        if not look.prefill or not classes:
             return
         now, line = self._clock(), self._lines.split
-        late = self._foresight.refused(line.newly_late(), now=now)
+        newly_late = (waiter for waiter in line.newly_late() if waiter.slo_class in classes)
+        late = self._foresight.refused(newly_late, now=now)
         if not late:
             return
         prospect = self._prospect(look.prefill, look.settings)
