@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.pods.pod import Pod as LivePod
+from tandem_engine.router.scheduling import request_queue
 from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_engine.router.scheduling.request_queue import RequestQueue, TooLate
 from tandem_engine.router.scheduling.waiter import Waiter
@@ -419,8 +420,12 @@ def test_one_sequence_of_events_is_one_sequence_of_choices(
 def test_both_refuse_the_same_requests(
     history: list[tuple[float, Arrive | Go | Turn]],
 ) -> None:
-    # So few that a short history has a proof, and can lose it.
-    with patch.object(foresight, "PROOFS", 1), patch.object(foresight, "PROBED_EVERY", 3):
+    # So few that a short history has a proof, and can lose it. Both look only at its events.
+    with (
+        patch.object(foresight, "PROOFS", 1),
+        patch.object(foresight, "PROBED_EVERY", 3),
+        patch.object(request_queue, "_LOOK_AGAIN_S", 1e6),
+    ):
         kinds = asyncio.run(compare(history, refuses=True))
     for kind in kinds:
         event(kind)

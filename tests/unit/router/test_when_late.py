@@ -18,7 +18,7 @@ from tandem_routing.foresight import PROBED_EVERY, PROOFS, PROVES_FOR_S, Foresig
 from tandem_routing.rank import FIRST, Rank
 from tandem_routing.tenant_shares import NO_TENANT, Tenant
 from tests.unit.router.desk import Desk
-from tests.unit.router.pool import Pool
+from tests.unit.router.pool import Pool, until
 
 BOUND_S = 1.5
 
@@ -255,6 +255,15 @@ async def test_a_look_asks_once_what_waits_however_many_it_refuses(busy: Busy) -
 
     assert sum(task.done() for task in busy.tasks) == 1 + 5
     assert len(asked) == 1
+
+
+async def test_a_request_is_refused_although_nothing_else_happens(busy: Busy) -> None:
+    task = await busy.comes()
+
+    busy.desk.now = 2.6
+    await until(task.done)
+
+    assert isinstance(task.exception(), TooLate)
 
 
 async def test_a_request_that_was_late_before_there_was_a_proof_is_served(busy: Busy) -> None:

@@ -289,6 +289,9 @@ class RequestQueue:
         classes = {each.name for each in look.settings.classes if each.refuse_late}
         if not look.prefill or not classes:
             return
+        if self._alive:
+            # A request can become late without any event.
+            self._look_again()
         now, line = self._clock(), self._lines.split
         newly_late = (waiter for waiter in line.newly_late() if waiter.slo_class in classes)
         late = self._foresight.refused(newly_late, now=now)
