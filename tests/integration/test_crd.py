@@ -120,10 +120,11 @@ def test_takes_classes_and_merges_them_by_name(kubectl: Kubectl, namespace: str)
     spec = {"model": {"aliases": ["tiny-batch"]}, "slo": {"classes": [batch, premium]}}
     _apply(kubectl, namespace, merged(GOOD, {"spec": spec}))
 
+    defaults = {"priority": 0, "whenLate": "Serve"}
     stored = _read(kubectl, namespace)
     assert stored["spec"]["slo"]["classes"] == [
-        batch | {"priority": 0},
-        premium | {"priority": 0, "service": "Guaranteed"},
+        batch | defaults,
+        premium | defaults | {"service": "Guaranteed"},
     ]
     assert parse_pool(stored, strict=True).spec.to_object() == stored["spec"]
     twice = merged(GOOD, {"spec": {"slo": {"classes": [premium, premium]}}})
