@@ -8,18 +8,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.simulator.__main__ import profile_of
-from benchmarks.simulator.cases import Case
-from benchmarks.simulator.kept import NOTED
+from benchmarks.chat_pool import served
 from benchmarks.told import told
-from tandem_operator.core.role import Role
 from tandem_operator.core.slo import DEFAULT_CLASS, Slo, SloClass
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
-from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.flight import SimulatedFlight, judge
-from tandem_operator.sim.policy import Policy, Static, Tandem
-from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import Lengths, Mix, MmppState, constant, mmpp, poisson
 from tandem_operator.sim.traces.trace import Trace, joined, of_class
 
@@ -35,8 +27,6 @@ DOCUMENTS = Mix(Lengths(3000, 0.8, 16, 16_000), Lengths(400, 0.6, 2, 2000))
 SPAN_S = 240.0
 # A request that comes at the very end has no time to end.
 JUDGED_S = SPAN_S - 30.0
-FLEET = {Role.PREFILL: 2, Role.DECODE: 2}
-GPUS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +89,17 @@ class Row:
 
 def run(load: Load, *, classes: bool, sized: bool) -> Row:
     """Serve a load by a fixed fleet, or by one that Tandem sizes."""
-    spec = PoolSpec(
-        slo=BOUNDS[INTERACTIVE],
-        roles={role: RoleSpec(1, GPUS, 1, True) for role in Role},
-        mode=Mode.AUTO,
-        gpu_budget=GPUS,
-        stabilization_s=60.0,
-        max_step=None,
-        max_model_len=20_000,
-        max_num_seqs=256,
-        insurance=Insurance(decode_gate=True, overflow=True),
-        classes=CLASSES if classes else (),
+    trace, slo = load.trace(), BOUNDS[INTERACTIVE]
+    report, ended = served(
+        trace, slo=slo, patience_s=1.0, classes=CLASSES if classes else (), sized=sized
     )
-    setup = PoolSetup("pool", spec, load.trace(), profile_of(Case("A", ()), NOTED), FLEET)
-    policy: Policy = Tandem() if sized else Static(FLEET)
-    scenario = Scenario(pools=(setup,), cold_start=ColdStart(60.0), gpus=GPUS, patience_s=1.0)
-    simulation = Simulation(scenario, {"pool": policy})
-    report = simulation.run()["pool"]
     gpu_s = sum(report.gpu_seconds.values())
-    ended = simulation.pool("pool").ended
     good = [f for f in ended if _good(f) and (f.end_s or 0.0) <= SPAN_S]
     return Row(
         gpus=gpu_s / report.end_s,
-        interactive=_attainment(setup.trace, ended, INTERACTIVE),
+        interactive=_attainment(trace, ended, INTERACTIVE),
         interactive_ttft_p99_s=_p99(ended),
-        batch=_attainment(setup.trace, ended, BATCH),
+        batch=_attainment(trace, ended, BATCH),
         work=sum(f.request.prompt_tokens + f.made for f in good) / gpu_s,
         output=sum(f.made for f in good) / gpu_s,
     )

@@ -8,19 +8,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.classes import BOUNDS, CHAT, FLEET, GPUS, INTERACTIVE
-from benchmarks.simulator.__main__ import profile_of
-from benchmarks.simulator.cases import Case
-from benchmarks.simulator.kept import NOTED
+from benchmarks.chat_pool import served
+from benchmarks.classes import BOUNDS, CHAT, INTERACTIVE
 from benchmarks.told import told
-from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
-from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.flight import SimulatedFlight, judge
-from tandem_operator.sim.policy import Static
-from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import burst, constant, poisson
 from tandem_operator.sim.traces.trace import Trace, joined, of_tenant
 
@@ -79,24 +71,9 @@ class Row:
 
 def run(load: Load, *, fair: bool) -> Row:
     """Serve a load by a fixed fleet."""
-    spec = PoolSpec(
-        slo=SLO,
-        roles={role: RoleSpec(1, GPUS, 1, True) for role in Role},
-        mode=Mode.AUTO,
-        gpu_budget=GPUS,
-        stabilization_s=60.0,
-        max_step=None,
-        max_model_len=20_000,
-        max_num_seqs=256,
-        insurance=Insurance(decode_gate=True, overflow=True),
-    )
     router = QueueSettings(first_token_s=30.0, tenants={} if fair else None)
-    profile = profile_of(Case("A", ()), NOTED)
-    setup = PoolSetup("pool", spec, load.trace(), profile, FLEET, router=router)
-    scenario = Scenario(pools=(setup,), cold_start=ColdStart(60.0), gpus=GPUS, patience_s=60.0)
-    simulation = Simulation(scenario, {"pool": Static(FLEET)})
-    simulation.run()
-    return _row(setup.trace, simulation.pool("pool").ended)
+    trace = load.trace()
+    return _row(trace, served(trace, slo=SLO, patience_s=60.0, router=router)[1])
 
 
 def _row(trace: Trace, ended: list[SimulatedFlight]) -> Row:

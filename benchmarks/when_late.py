@@ -4,22 +4,15 @@ Virtual time: the same numbers each time.
 """
 
 import argparse
-import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.classes import BOUNDS, FLEET, GPUS, INTERACTIVE, JUDGED_S, LOADS
-from benchmarks.simulator.__main__ import profile_of
-from benchmarks.simulator.cases import Case
-from benchmarks.simulator.kept import NOTED
-from tandem_operator.core.role import Role
+from benchmarks.chat_pool import served
+from benchmarks.classes import BOUNDS, INTERACTIVE, JUDGED_S, LOADS
+from benchmarks.told import told
 from tandem_operator.core.slo import DEFAULT_CLASS, SloClass
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
-from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.flight import SimulatedFlight, judge
-from tandem_operator.sim.policy import Policy, Static, Tandem
-from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.trace import Trace
 from tandem_routing.verdict import Ending
 
@@ -45,35 +38,20 @@ class Row:
 
 def run(trace: Trace, *, refuse: bool, sized: bool) -> tuple[float, list[SimulatedFlight]]:
     """Serve a load; return the mean number of GPUs, and the requests that are judged."""
-    spec = PoolSpec(
-        slo=SLO,
-        roles={role: RoleSpec(1, GPUS, 1, True) for role in Role},
-        mode=Mode.AUTO,
-        gpu_budget=GPUS,
-        stabilization_s=60.0,
-        max_step=None,
-        max_model_len=20_000,
-        max_num_seqs=256,
-        insurance=Insurance(decode_gate=True, overflow=True),
-        classes=(SloClass(DEFAULT_CLASS, SLO, refuse_late=refuse),),
-    )
-    setup = PoolSetup("pool", spec, trace, profile_of(Case("A", ()), NOTED), FLEET)
-    policy: Policy = Tandem() if sized else Static(FLEET)
-    scenario = Scenario(pools=(setup,), cold_start=ColdStart(60.0), gpus=GPUS, patience_s=120.0)
-    simulation = Simulation(scenario, {"pool": policy})
-    report = simulation.run()["pool"]
-    ended = [f for f in simulation.pool("pool").ended if f.request.at_s <= JUDGED_S]
-    return sum(report.gpu_seconds.values()) / report.end_s, ended
+    classes = (SloClass(DEFAULT_CLASS, SLO, refuse_late=refuse),)
+    report, ended = served(trace, slo=SLO, patience_s=120.0, classes=classes, sized=sized)
+    judged = [flight for flight in ended if flight.request.at_s <= JUDGED_S]
+    return sum(report.gpu_seconds.values()) / report.end_s, judged
 
 
 def compared(trace: Trace, *, sized: bool) -> tuple[Row, Row]:
     """Return the outcome with `Serve`, and with `Refuse`."""
     asked = sum(request.at_s <= JUDGED_S for request in trace.requests)
-    gpus, served = run(trace, refuse=False, sized=sized)
+    gpus, without = run(trace, refuse=False, sized=sized)
     with_refusals, found = run(trace, refuse=True, sized=sized)
-    good = {flight.number for flight in served if judge(flight, SLO).good}
+    good = {flight.number for flight in without if judge(flight, SLO).good}
     return (
-        _row(gpus, asked, served, good),
+        _row(gpus, asked, without, good),
         _row(with_refusals, asked, found, good),
     )
 
@@ -100,6 +78,15 @@ def loads() -> dict[str, Trace]:
     }
 
 
+def rows() -> Iterator[tuple[str, str, str, Row]]:
+    """Yield all of them: fleet, load, and the value of `whenLate`."""
+    for fleet in ("2P2D", "sized"):
+        for load, trace in loads().items():
+            outcomes = compared(trace, sized=fleet == "sized")
+            for when_late, row in zip(("Serve", "Refuse"), outcomes, strict=True):
+                yield fleet, load, when_late, row
+
+
 def main() -> None:
     """Print a table, and write it as JSON too."""
     parser = argparse.ArgumentParser(
@@ -107,23 +94,24 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = []
     print(
         "| fleet | load | whenLate | GPUs | requests | good | good of accepted | refused | false |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for fleet in ("2P2D", "sized"):
-        for load, trace in loads().items():
-            rows = compared(trace, sized=fleet == "sized")
-            for when_late, row in zip(("Serve", "Refuse"), rows, strict=True):
-                found.append({"fleet": fleet, "load": load, "whenLate": when_late, **asdict(row)})
-                print(
-                    f"| {fleet} | {load} | {when_late} | {row.gpus:.1f} | {row.requests:,}"
-                    f" | {row.good:.4f} | {row.accepted:.4f} | {row.refused:,} | {row.false:,} |",
-                    flush=True,
-                )
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    told(rows(), line=_line, figures=_figures, path=options.json)
+
+
+def _line(entry: tuple[str, str, str, Row]) -> str:
+    fleet, load, when_late, row = entry
+    return (
+        f"| {fleet} | {load} | {when_late} | {row.gpus:.1f} | {row.requests:,}"
+        f" | {row.good:.4f} | {row.accepted:.4f} | {row.refused:,} | {row.false:,} |"
+    )
+
+
+def _figures(entry: tuple[str, str, str, Row]) -> dict[str, object]:
+    fleet, load, when_late, row = entry
+    return {"fleet": fleet, "load": load, "whenLate": when_late, **asdict(row)}
 
 
 if __name__ == "__main__":
