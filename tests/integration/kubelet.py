@@ -49,31 +49,26 @@ class Kubelet:
 @contextlib.contextmanager
 def pods_get_ready(pool, *, host):
     """Make each pod of the pool Ready soon after it appears, for the block."""
-    ended = threading.Event()
-
-    def follow():
-        while not ended.wait(START_S):
-            with contextlib.suppress(OSError, RuntimeError):
-                pool.make_pods_ready(host=host)
-
-    following = threading.Thread(target=follow, daemon=True)
-    following.start()
-    try:
+    with _again_and_again(lambda: pool.make_pods_ready(host=host), every_s=START_S):
         yield
-    finally:
-        ended.set()
-        following.join()
 
 
 @contextlib.contextmanager
 def pods_come_and_go(pool, *, host):
     """Make each pod of the pool Ready, or gone, soon after it begins to start or to end."""
-    ended, kubelet = threading.Event(), Kubelet(pool, host=host)
+    with _again_and_again(Kubelet(pool, host=host).round, every_s=0.0):
+        yield
+
+
+@contextlib.contextmanager
+def _again_and_again(step, *, every_s):
+    """Take a step, whatever becomes of the one before, until the block ends."""
+    ended = threading.Event()
 
     def follow():
-        while not ended.is_set():
+        while not ended.wait(every_s):
             with contextlib.suppress(OSError, RuntimeError, AssertionError):
-                kubelet.round()
+                step()
 
     following = threading.Thread(target=follow, daemon=True)
     following.start()

@@ -1,10 +1,13 @@
 """Random pools, as hypothesis strategies: any mix of pods, gaps, garbage and load."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.insurance import Cover
 from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import (
@@ -253,6 +256,16 @@ def histories(draw: st.DrawFn, *, most: int = 6) -> History:
         now_s += draw(st.sampled_from([0.0, 0.5, 5.0, 5.0, 5.0, 40.0, 4000.0, -3.0]))
         ticks.append((now_s, draw(observations(now_s))))
     return History(draw(specs()), tuple(ticks))
+
+
+def run(
+    history: History, memory: Memory | None = None
+) -> Iterator[tuple[float, Observation, Decision, Memory]]:
+    """Yield each tick with its decision, and the memory after it."""
+    memory = memory or Memory()
+    for now_s, seen in history.ticks:
+        decision, memory = decide(history.spec, seen, memory, now_s)
+        yield now_s, seen, decision, memory
 
 
 def gpus_held_and_grown(spec: PoolSpec, seen: Observation, decision: Decision) -> tuple[int, int]:

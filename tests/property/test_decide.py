@@ -1,6 +1,5 @@
 """A decision's prohibitions, on random histories."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
@@ -8,24 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.decide import decide
-from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.decision import Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.promise import Promise
-from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
-from tests.property.observations import History, gpus_held_and_grown, histories, promises
-
-
-def run(
-    history: History, memory: Memory | None = None
-) -> Iterator[tuple[float, Observation, Decision]]:
-    memory = memory or Memory()
-    for now_s, observation in history.ticks:
-        decision, memory = decide(history.spec, observation, memory, now_s)
-        yield now_s, observation, decision
+from tests.property.observations import History, gpus_held_and_grown, histories, promises, run
 
 
 def within_bounds(spec: PoolSpec, role: Role, count: int) -> bool:
@@ -35,7 +24,7 @@ def within_bounds(spec: PoolSpec, role: Role, count: int) -> bool:
 
 @given(histories())
 def test_counts_stay_inside_their_bounds_and_neither_role_reaches_zero(history: History) -> None:
-    for _, _, decision in run(history):
+    for _, _, decision, _ in run(history):
         for role, plan in decision.roles.items():
             short_of_budget = plan.reason is Reason.GPU_BUDGET or "gpuBudget" in plan.limits_hit
             assert plan.to <= history.spec.roles[role].max_replicas
@@ -48,7 +37,7 @@ def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: Histo
     spec = history.spec
     if spec.gpu_budget is None:
         return
-    for _, seen, decision in run(history):
+    for _, seen, decision, _ in run(history):
         held, grown = gpus_held_and_grown(spec, seen, decision)
         assert grown == 0 or held + grown <= spec.gpu_budget
 
@@ -56,7 +45,7 @@ def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: Histo
 @given(histories(), promises())
 def test_no_insurance_leaves_the_bounds_or_the_budget(history: History, promise: Promise) -> None:
     spec = history.spec
-    for _, seen, decision in run(history, Memory(promise=promise)):
+    for _, seen, decision, _ in run(history, Memory(promise=promise)):
         for role, plan in decision.roles.items():
             short_of_budget = plan.reason is Reason.GPU_BUDGET or "gpuBudget" in plan.limits_hit
             assert plan.to <= spec.roles[role].max_replicas
@@ -70,7 +59,7 @@ def test_no_insurance_leaves_the_bounds_or_the_budget(history: History, promise:
 def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
     history: History,
 ) -> None:
-    for now_s, seen, decision in run(history):
+    for now_s, seen, decision, _ in run(history):
         fresh = [r for r in seen.routers if now_s - r.sampled_s <= 20.0 and not r.ended]
         if len(fresh) >= max(1, seen.router_pods) and not seen.turned_away:
             continue
@@ -82,7 +71,7 @@ def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
 
 @given(histories())
 def test_without_any_fresh_router_nothing_grows_either(history: History) -> None:
-    for now_s, seen, decision in run(history):
+    for now_s, seen, decision, _ in run(history):
         if any(now_s - r.sampled_s <= 20.0 and not r.ended for r in seen.routers):
             continue
         for role, plan in decision.roles.items():
@@ -92,7 +81,7 @@ def test_without_any_fresh_router_nothing_grows_either(history: History) -> None
 
 @given(histories())
 def test_no_role_grows_behind_a_gate_unless_the_user_ordered_it(history: History) -> None:
-    for now_s, seen, decision in run(history):
+    for now_s, seen, decision, _ in run(history):
         for role, plan in decision.roles.items():
             held = any(
                 pod.gates and now_s - pod.created_s > TUNING.observe.stuck_settle_s
@@ -107,7 +96,7 @@ def test_steps_keep_to_the_largest_step(history: History) -> None:
     step = history.spec.max_step
     if step is None:
         return
-    for _, _, decision in run(history):
+    for _, _, decision, _ in run(history):
         for plan in decision.roles.values():
             # What the user orders by bounds or budget is not taken in steps.
             inside = within_bounds(history.spec, plan.role, plan.current)
@@ -117,7 +106,7 @@ def test_steps_keep_to_the_largest_step(history: History) -> None:
 
 @given(histories())
 def test_every_role_gets_a_reason_and_a_sentence_and_finite_numbers(history: History) -> None:
-    for _, _, decision in run(history):
+    for _, _, decision, _ in run(history):
         assert set(decision.roles) == set(Role)
         for role, plan in decision.roles.items():
             assert role.value in plan.sentence

@@ -1,13 +1,13 @@
 """A pool that may go to zero, on random histories: both roles or neither, no request forgotten."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.core.decide import decide
-from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.decision import Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import (
     ArrivalSecond,
@@ -21,7 +21,7 @@ from tandem_operator.core.observe.freshness import usable
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
-from tests.property.observations import START_S, History, histories, specs
+from tests.property.observations import START_S, History, histories, run, specs
 
 sleepers = st.sampled_from([60.0, 120.0, 3600.0])
 
@@ -42,13 +42,6 @@ def _often_at_rest(draw: st.DrawFn, seen: Observation) -> Observation:
     if draw(st.booleans()):
         seen = replace(seen, replicas=dict.fromkeys(Role, 0))
     return seen
-
-
-def run(history: History) -> Iterator[tuple[float, Observation, Decision, Memory]]:
-    memory = Memory()
-    for now_s, seen in history.ticks:
-        decision, memory = decide(history.spec, seen, memory, now_s)
-        yield now_s, seen, decision, memory
 
 
 @given(sleeping_histories())

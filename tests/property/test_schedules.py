@@ -1,19 +1,16 @@
 """Pools with schedules, on random histories: what their decisions must never do."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.decide import decide
-from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, Period
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
-from tests.property.observations import START_S, History, gpus_held_and_grown, histories
+from tests.property.observations import START_S, History, gpus_held_and_grown, histories, run
 
 AT_ZERO = dict.fromkeys(Role, 0)
 
@@ -46,13 +43,6 @@ def scheduled(draw: st.DrawFn) -> History:
         for now_s, seen in history.ticks
     )
     return History(spec, ticks)
-
-
-def run(history: History) -> Iterator[tuple[float, Observation, Decision, Memory]]:
-    memory = Memory()
-    for now_s, seen in history.ticks:
-        decision, memory = decide(history.spec, seen, memory, now_s)
-        yield now_s, seen, decision, memory
 
 
 @given(scheduled())
