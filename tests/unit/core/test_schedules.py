@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandem_operator.core.decide import decide
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 from tandem_operator.core.schedules import Called, called
 from tandem_operator.core.spec import Period, PoolSpec
-from tests.unit.core.scene import NOW_S, make_spec
+from tests.unit.core.scene import NOW_S, make_spec, observe
 
 LEAD_S = 95.0
 NONE = dict.fromkeys(Role, 0)
@@ -55,6 +57,15 @@ def test_a_floor_rises_one_start_before_its_hours_and_falls_with_them(
     found = now(period(0.0, prefill=3), at_s=at_s)
 
     assert found.floors.get(Role.PREFILL) == floor
+
+
+@pytest.mark.parametrize(("before_s", "asked"), [(87.0, 1), (84.0, 3)])
+def test_pods_are_called_a_start_and_two_ticks_early(before_s: float, asked: int) -> None:
+    spec = replace(make_spec(), periods=(period(before_s, prefill=3),))
+
+    decision, _ = decide(spec, observe(), Memory(), NOW_S)
+
+    assert decision.roles[Role.PREFILL].to == asked
 
 
 def test_the_other_role_keeps_its_own_minimum() -> None:
