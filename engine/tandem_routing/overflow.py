@@ -74,16 +74,25 @@ def spare(pods: Iterable[P], pace: OverflowPace, *, now: float, tpot_s: float) -
 
 
 def slack_for(
-    whole: Whole, pods: Sequence[P], pace: DecodePace, *, now: float, tpot_s: float
+    whole: Whole,
+    pods: Sequence[P],
+    pace: DecodePace,
+    *,
+    now: float,
+    tpot_s: float,
+    reserve: Load = NO_LOAD,
 ) -> P | None:
     """Return the least loaded of `spare` pods that serves it in time while all streams keep TPOT.
 
-    Return `None` if the time of the prompt is not known.
+    Each pod keeps TPOT with the `reserve` too. Return `None` if the time of the prompt is not
+    known.
     """
     if whole.compute_s <= 0.0:
         return None
     return least_loaded(
-        pod for pod in pods if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s)
+        pod
+        for pod in pods
+        if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s, reserve=reserve)
     )
 
 
@@ -95,16 +104,8 @@ def helped(
     Return `None` if there is no such request.
     """
     for turn in excess:
-        whole = Whole(
-            prompt_tokens=turn.waiter.tokens,
-            output_tokens=turn.expected.output_tokens,
-            compute_s=turn.expected.whole_s,
-            deadline_s=turn.waiter.deadline_s,
-        )
-        try:
-            pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
-        except Exception as error:
-            raise Unfit(turn.waiter) from error
+        deadline_s = turn.waiter.deadline_s
+        pod = _slack(turn, pods, pace, deadline_s=deadline_s, now=now, tpot_s=tpot_s)
         if pod is not None:
             return turn, pod
     return None
@@ -134,20 +135,33 @@ def helped_spare(
     )
     for waiter in waiting:
         turn = turn_of(waiter)
-        expected = turn.expected
-        whole = Whole(turn.waiter.tokens, expected.output_tokens, expected.whole_s, inf)
-        try:
-            bearing = [
-                pod
-                for pod in free
-                if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s, reserve=each)
-            ]
-        except Exception as error:
-            raise Unfit(turn.waiter) from error
-        pod = least_loaded(bearing) if whole.compute_s > 0.0 else None
+        pod = _slack(turn, free, pace, deadline_s=inf, now=now, tpot_s=tpot_s, reserve=each)
         if pod is not None:
             return turn, pod
     return None
+
+
+def _slack(
+    turn: Turn[W],
+    pods: Sequence[P],
+    pace: DecodePace,
+    *,
+    deadline_s: float,
+    now: float,
+    tpot_s: float,
+    reserve: Load = NO_LOAD,
+) -> P | None:
+    """Return the pod that has slack for all of a request; raises `Unfit`."""
+    whole = Whole(
+        prompt_tokens=turn.waiter.tokens,
+        output_tokens=turn.expected.output_tokens,
+        compute_s=turn.expected.whole_s,
+        deadline_s=deadline_s,
+    )
+    try:
+        return slack_for(whole, pods, pace, now=now, tpot_s=tpot_s, reserve=reserve)
+    except Exception as error:
+        raise Unfit(turn.waiter) from error
 
 
 def _bears_whole(
