@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Base64Bytes, Field, ValidationError
 
 from tandem_engine.router.openai.prefixes import MARK_BYTES, MOST_CHUNKS
-from tandem_engine.router.peers.notice import NoticeError
+from tandem_engine.router.peers.notice import POD_NAME, NoticeError, Part, not_valid
 from tandem_routing.prefix_index import Prefix
 
 COMPUTED_PATH = "/computed"
@@ -25,7 +25,6 @@ MOST_MESSAGE_BYTES = 512 * 1024
 _MOST_IN_A_MESSAGE = 4096
 _MOST_TOKENS = 65_536
 _TOKENS_DIGITS = 3
-_POD = r"^[A-Za-z0-9.-]{1,253}$"
 # What is not a mark: the pod's name, and what JSON takes besides.
 _BESIDES_BYTES = 320
 
@@ -38,17 +37,13 @@ class Computed:
     prefix: Prefix
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class _Computed(_Part):
-    pod: Annotated[str, Field(pattern=_POD)]
+class _Computed(Part):
+    pod: Annotated[str, Field(pattern=POD_NAME)]
     tokens: Annotated[float, Field(gt=0, le=_MOST_TOKENS, allow_inf_nan=False)]
     marks: Annotated[Base64Bytes, Field(min_length=MARK_BYTES, max_length=MOST_CHUNKS * MARK_BYTES)]
 
 
-class _Document(_Part):
+class _Document(Part):
     schema_version: Literal[1] = Field(alias="schema")
     computed: Annotated[list[_Computed], Field(max_length=_MOST_IN_A_MESSAGE)]
 
@@ -75,9 +70,7 @@ def parse_computed(raw: bytes) -> list[Computed]:
             for each in document.computed
         ]
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise NoticeError(f"{field}: {first['msg']}") from error
+        raise not_valid(error) from error
     except ValueError as error:
         raise NoticeError(f"computed.marks: each mark has {MARK_BYTES} bytes") from error
 
@@ -112,7 +105,7 @@ class News:
 def _is_tellable(pod: str, prefix: Prefix) -> bool:
     tokens = round(prefix.tokens, _TOKENS_DIGITS)
     whole = 0 < tokens <= _MOST_TOKENS and 0 < len(prefix.marks) <= MOST_CHUNKS
-    return whole and re.fullmatch(_POD, pod) is not None
+    return whole and re.fullmatch(POD_NAME, pod) is not None
 
 
 def _size(prefix: Prefix) -> int:

@@ -15,6 +15,7 @@ REFUSED_S = 300.0
 MOST_IN_A_NOTICE = 512
 MOST_BYTES = 256 * 1024
 """Room for all entries, however long the names of their pods are."""
+POD_NAME = r"^[A-Za-z0-9.-]{1,253}$"
 
 
 class NoticeError(ValueError):
@@ -72,22 +73,24 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Age = Annotated[float, Field(ge=0, le=REFUSED_S, allow_inf_nan=False)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a message: nothing in it is unknown or of another type."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _End(_Part):
+class _End(Part):
     digest: _Digest
-    pod: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}$")]
+    pod: Annotated[str, Field(pattern=POD_NAME)]
     age_s: _Age
 
 
-class _Answer(_Part):
+class _Answer(Part):
     digest: _Digest
     age_s: _Age
 
 
-class _Document(_Part):
+class _Document(Part):
     schema_version: Literal[1] = Field(alias="schema")
     ends: Annotated[list[_End], Field(max_length=MOST_IN_A_NOTICE)] = Field(default_factory=list)
     answers: Annotated[list[_Answer], Field(max_length=MOST_IN_A_NOTICE)] = Field(
@@ -100,10 +103,15 @@ def parse_notice(raw: bytes) -> Notice:
     try:
         document = _Document.model_validate_json(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise NoticeError(f"{field}: {first['msg']}") from error
+        raise not_valid(error) from error
     return Notice(tuple(_ends(document)), tuple(_answers(document)))
+
+
+def not_valid(error: ValidationError) -> NoticeError:
+    """Return the first fault of a message as one sentence, without its content."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "the document"
+    return NoticeError(f"{field}: {first['msg']}")
 
 
 def _ends(document: _Document) -> Iterator[End]:
