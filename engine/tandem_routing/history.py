@@ -98,6 +98,14 @@ class Finished:
         return {**row, "echoes": dict(self.echoes)} if self.echoes else row
 
 
+def woken_token_s(last_s: float | None, *, received_s: float, token_s: float) -> float:
+    """Return the first token of the newest wake, with a request that had waited for a wake.
+
+    `last_s` is the value before. A request that came after it had waited for another wake.
+    """
+    return token_s if last_s is None or received_s > last_s else min(last_s, token_s)
+
+
 CLASS_WINDOW_S = 120
 """Seconds that the report of each class covers."""
 

@@ -4,7 +4,13 @@ from collections import deque
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Latency, Quantiles
 from tandem_operator.sim.flight import SimulatedFlight
-from tandem_routing.history import HISTORY_S, ClassHistory, Finished, SecondOfArrivals
+from tandem_routing.history import (
+    HISTORY_S,
+    ClassHistory,
+    Finished,
+    SecondOfArrivals,
+    woken_token_s,
+)
 from tandem_routing.verdict import Cause, Verdict
 
 LATENCY_S = 60.0
@@ -60,16 +66,13 @@ class SimulatedLedger:
         for each in counted:
             each.add(verdict, cause, output_tokens=flight.made)
         if flight.wake_s > 0.0 and flight.first_s is not None:
-            self._woken(flight.request.at_s, flight.first_s)
+            self.woken_token_s = woken_token_s(
+                self.woken_token_s, received_s=flight.request.at_s, token_s=flight.first_s
+            )
         if not flight.guaranteed:
             return
         if flight.ttft_s is not None:
             self._recent.append((ended_s, flight.ttft_s, flight.tpot_s))
-
-    def _woken(self, received_s: float, token_s: float) -> None:
-        last_s = self.woken_token_s
-        again = last_s is None or received_s > last_s
-        self.woken_token_s = token_s if last_s is None or again else min(last_s, token_s)
 
     def arrivals(self, now_s: float) -> tuple[ArrivalSecond, ...]:
         """Return rows of arrivals. A row is final once all its prompts have been computed."""

@@ -27,6 +27,7 @@ from tandem_routing.history import (
     ClassHistory,
     Finished,
     SecondOfArrivals,
+    woken_token_s,
 )
 from tandem_routing.verdict import Cause, Verdict
 
@@ -130,9 +131,9 @@ class Ledger:
 
     def woken(self, *, received_s: float, token_s: float) -> None:
         """Record the first token of a request that had waited for the pool to wake."""
-        last_s = self._woken_token_s
-        again = last_s is None or received_s > last_s
-        self._woken_token_s = token_s if last_s is None or again else min(last_s, token_s)
+        self._woken_token_s = woken_token_s(
+            self._woken_token_s, received_s=received_s, token_s=token_s
+        )
 
     def finish_class(self, name: str, verdict: Verdict, *, output_tokens: int) -> None:
         """Count a request of a class that ended."""
