@@ -16,7 +16,7 @@ from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.cluster.faults import Fault, MetricsGone, during
 from tandem_operator.sim.cluster.pods import Cluster, ColdStart
-from tandem_operator.sim.flight import judge
+from tandem_operator.sim.flight import SimulatedFlight, judge
 from tandem_operator.sim.ledger import quantile
 from tandem_operator.sim.observe import observe, with_pods, without_metrics
 from tandem_operator.sim.policy import EPOCH_S, Policy
@@ -266,9 +266,11 @@ def _tenants(pool: Pool) -> dict[str, TenantOutcome]:
     requests = Counter(asked.tenant for asked in pool.setup.trace.requests)
     if not any(requests):
         return {}
+    ended_of: dict[str, list[SimulatedFlight]] = {name: [] for name in sorted(requests)}
+    for flight in pool.ended:
+        ended_of[flight.request.tenant].append(flight)
     found = {}
-    for name in sorted(requests):
-        ended = [flight for flight in pool.ended if flight.request.tenant == name]
+    for name, ended in ended_of.items():
         slos = (pool.spec.slo if f.slo_class is None else f.slo_class.slo for f in ended)
         good = sum(judge(flight, slo).good for flight, slo in zip(ended, slos, strict=True))
         waits = sorted(flight.ttft_s for flight in ended if flight.ttft_s is not None)
