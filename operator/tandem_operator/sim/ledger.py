@@ -23,7 +23,6 @@ class SimulatedLedger:
         self._epoch_s = epoch_s
         self.totals = Finished()
         self.classes = ClassHistory()
-        self.class_totals: dict[str, Finished] = {}
         self._arrivals: dict[int, SecondOfArrivals] = {}
         self._finished: dict[int, Finished] = {}
         self._best_effort: dict[int, None] = {}
@@ -53,24 +52,20 @@ class SimulatedLedger:
         """Count a request that ended, and the cause of its violation."""
         ended_s = flight.request.at_s if flight.end_s is None else flight.end_s
         second = int(ended_s)
-        counted = [self.totals]
+        self.totals.add(verdict, cause, output_tokens=flight.made)
         if flight.slo_class is not None:
             name = flight.slo_class.name
-            counted.append(self.class_totals.setdefault(name, Finished()))
             self.classes.add(name, verdict.outcome, output_tokens=flight.made, second=second)
-        if flight.guaranteed:
-            row = self._finished.get(second)
-            if row is None:
-                row = self._finished[second] = Finished()
-            counted.append(row)
-        for each in counted:
-            each.add(verdict, cause, output_tokens=flight.made)
         if flight.wake_s > 0.0 and flight.first_s is not None:
             self.woken_token_s = woken_token_s(
                 self.woken_token_s, received_s=flight.request.at_s, token_s=flight.first_s
             )
         if not flight.guaranteed:
             return
+        row = self._finished.get(second)
+        if row is None:
+            row = self._finished[second] = Finished()
+        row.add(verdict, cause, output_tokens=flight.made)
         if flight.ttft_s is not None:
             self._recent.append((ended_s, flight.ttft_s, flight.tpot_s))
 

@@ -168,9 +168,9 @@ def test_every_request_goes_once_and_the_tokens_add_up(
     flights = [flight(n, tokens=t, deadline_s=d) for n, (t, d) in enumerate(made)]
     queue = make_queue(order, *flights)
 
-    assert queue.prompt_tokens == sum(tokens for tokens, _ in made)
+    assert queue.guaranteed_prompt_tokens == sum(tokens for tokens, _ in made)
     assert sorted(emptied(queue, now_s, pods=pods)) == list(range(len(made)))
-    assert queue.prompt_tokens == 0
+    assert queue.guaranteed_prompt_tokens == 0
 
 
 @settings(deadline=None)

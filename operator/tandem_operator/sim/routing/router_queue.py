@@ -162,7 +162,7 @@ class RouterQueue:
         self._begin_by: list[tuple[float, int, SimulatedFlight]] = []
         self._pods: Sequence[PrefillSide] = ()
         self._reconsidered_s = 0.0
-        self.prompt_tokens = self.guaranteed_prompt_tokens = 0
+        self.guaranteed_prompt_tokens = 0
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -187,7 +187,6 @@ class RouterQueue:
             waiter.refuse_late = of.refuse_late and of.guaranteed
         self._waiters[flight] = waiter
         self._lineup.add(waiter)
-        self.prompt_tokens += tokens
         self.guaranteed_prompt_tokens += tokens if flight.guaranteed else 0
         return waiter
 
@@ -195,7 +194,6 @@ class RouterQueue:
         """Let a request leave."""
         waiter = self._waiters.pop(flight)
         self._lineup.remove(waiter)
-        self.prompt_tokens -= waiter.tokens
         self.guaranteed_prompt_tokens -= waiter.tokens if flight.guaranteed else 0
 
     def serve(self, turn: Turn[QueuedFlight]) -> None:
