@@ -3,12 +3,12 @@
 Ended requests are counted by the minute for six hours and by the hour for thirty days.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import floor, sqrt
 
-from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.observation import FinishedSecond, RouterReport
 from tandem_operator.core.observe.arrivals import WAKE
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
@@ -111,19 +111,20 @@ class ErrorBudget:
             return replace(self, folded_s=until_s, minute=minute, hour=hour)
         if until_s <= self.folded_s:
             return self
-        rows = [
-            (row.second, row.finished, row.good)
+        ended = [
+            row
             for report in reports
             for row in report.finished
             if self.folded_s < row.second <= until_s
         ]
+        rows = [(row.second, row.finished, row.good) for row in ended]
         minutes = _Column(MINUTE_S, MINUTES_KEPT).rolled(
             self.minute, (self.finished, self.good), rows, until_s=until_s
         )
         hours = _Column(HOUR_S, HOURS_KEPT).rolled(
             self.hour, (self.hourly_finished, self.hourly_good), rows, until_s=until_s
         )
-        woken, hourly_woken = self._rolled_wakes(reports, until_s=until_s)
+        woken, hourly_woken = self._rolled_wakes(ended, until_s=until_s)
         return ErrorBudget(
             folded_s=until_s,
             minute=until_s // MINUTE_S,
@@ -137,15 +138,9 @@ class ErrorBudget:
         )
 
     def _rolled_wakes(
-        self, reports: Sequence[RouterReport], *, until_s: int
+        self, ended: Iterable[FinishedSecond], *, until_s: int
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        rows = [
-            (row.second, count, 0)
-            for report in reports
-            for row in report.finished
-            if self.folded_s is not None and self.folded_s < row.second <= until_s
-            if (count := row.blame.get(WAKE, 0))
-        ]
+        rows = [(row.second, count, 0) for row in ended if (count := row.blame.get(WAKE, 0))]
         if not rows and not self.woken and not self.hourly_woken:
             return (), ()
         minutes = self.woken or (0,) * len(self.finished)
@@ -164,16 +159,13 @@ class ErrorBudget:
 
     def _ended(self, window_s: float) -> tuple[int, int]:
         """Return the requests that ended in the last `window_s`, and the good ones among them."""
-        if window_s <= MINUTES_KEPT * MINUTE_S:
-            count = max(1, round(window_s / MINUTE_S))
-            return sum(self.finished[-count:]), sum(self.good[-count:])
-        count = max(1, round(window_s / HOUR_S))
-        return sum(self.hourly_finished[-count:]), sum(self.hourly_good[-count:])
+        return (
+            _latest(self.finished, self.hourly_finished, window_s=window_s),
+            _latest(self.good, self.hourly_good, window_s=window_s),
+        )
 
     def _woken(self, window_s: float) -> int:
-        if window_s <= MINUTES_KEPT * MINUTE_S:
-            return sum(self.woken[-max(1, round(window_s / MINUTE_S)) :])
-        return sum(self.hourly_woken[-max(1, round(window_s / HOUR_S)) :])
+        return _latest(self.woken, self.hourly_woken, window_s=window_s)
 
     def burn_rate(
         self, window_s: float, attainment: float, *, tuning: Tuning = TUNING
@@ -269,6 +261,12 @@ class ErrorBudget:
         at_most = late + numbers.ample_deviations * sqrt(late + 1.0)
         ample = judged_s >= numbers.least_ample_s and at_most < numbers.ample_share * allowed
         return Proof.AMPLE if ample else Proof.NONE
+
+
+def _latest(minutes: Sequence[int], hours: Sequence[int], *, window_s: float) -> int:
+    """Return the sum of the last `window_s`: of minutes where they reach back so far."""
+    counts, unit_s = (hours, HOUR_S) if window_s > MINUTES_KEPT * MINUTE_S else (minutes, MINUTE_S)
+    return sum(counts[-max(1, round(window_s / unit_s)) :])
 
 
 @dataclass(frozen=True, slots=True)
