@@ -35,6 +35,7 @@ from tandem_operator.metrics.source import (
     Reading,
     RouterTarget,
     Targets,
+    base_url,
 )
 from tandem_operator.metrics.start_up import parse_start_up
 
@@ -153,7 +154,7 @@ class DirectSource:
             kept.pop((namespace, pool), None)
 
     async def _report(self, router: RouterTarget, asked: "_Asked", *, now_s: float) -> RouterReport:
-        url = f"{_base(router.host, router.port)}/arrivals"
+        url = f"{base_url(router.host, router.port)}/arrivals"
         with self._noting_silence(router.pod, asked):
             raw = await self._fetcher.whole(
                 url,
@@ -171,7 +172,7 @@ class DirectSource:
             samples = parse_page(raw.decode("utf-8", "replace"), wanted=ENGINE_METRICS)
             return engine_sample(samples, pod=engine.pod, role=engine.role, sampled_s=now_s)
 
-        url = f"{_base(engine.host, engine.port)}/metrics"
+        url = f"{base_url(engine.host, engine.port)}/metrics"
         with self._noting_silence(engine.pod, asked):
             raw = await self._fetcher.lines(
                 url,
@@ -187,7 +188,7 @@ class DirectSource:
 
     async def _start_up(self, engine: EngineTarget, asked: "_Asked") -> tuple[str, StartUp]:
         raw = await self._fetcher.whole(
-            f"{_base(engine.host, engine.control_port)}/info",
+            f"{base_url(engine.host, engine.control_port)}/info",
             of=engine.pod,
             budget=asked.budget,
             limit_bytes=INFO_LIMIT_BYTES,
@@ -206,7 +207,7 @@ class DirectSource:
                 found[name] = buckets
             return found
 
-        url = f"{_base(router.host, router.port)}/metrics"
+        url = f"{base_url(router.host, router.port)}/metrics"
         raw = await self._fetcher.lines(
             url,
             of=router.pod,
@@ -248,10 +249,6 @@ class _Asked:
 def budget_of(targets: Targets) -> ScrapeBudget:
     """Return the budget of a look at these targets."""
     return ScrapeBudget(pods=len(targets.engines) + len(targets.routers))
-
-
-def _base(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _gained(history: History, page: Histograms, *, now_s: float) -> Histograms | None:

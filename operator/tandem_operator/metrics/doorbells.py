@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import aiohttp
 
 from tandem_contracts.names import ARRIVAL_PATH, ARRIVAL_WAIT_S
-from tandem_operator.metrics.source import RouterTarget
+from tandem_operator.metrics.source import RouterTarget, base_url
 
 AGAIN_S = 5.0
 _TIMEOUT = aiohttp.ClientTimeout(total=ARRIVAL_WAIT_S + 10.0, connect=3.0)
@@ -42,7 +42,7 @@ class Doorbells(Generic[K]):
 
     def listen(self, key: K, routers: Iterable[RouterTarget]) -> None:
         """Listen to these routers of a pool from now on, and to no others; none: it is awake."""
-        wanted = {_url(router) for router in routers}
+        wanted = {f"{base_url(each.host, each.port)}{ARRIVAL_PATH}" for each in routers}
         waiting = self._waiting.pop(key, {})
         for url in [url for url, task in waiting.items() if url not in wanted or task.done()]:
             waiting.pop(url).cancel()
@@ -74,8 +74,3 @@ class Doorbells(Generic[K]):
                 return answer.status
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return None
-
-
-def _url(router: RouterTarget) -> str:
-    host = f"[{router.host}]" if ":" in router.host else router.host
-    return f"http://{host}:{router.port}{ARRIVAL_PATH}"

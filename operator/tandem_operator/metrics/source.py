@@ -39,6 +39,11 @@ class RouterTarget:
     closed_s: float | None = None
 
 
+def base_url(host: str, port: int) -> str:
+    """Return the URL of a pod's port, without a path."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Targets:
     """The pods of one pool that should have metrics now."""
