@@ -7,7 +7,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
-from tandem_operator.core.schedules import called
+from tandem_operator.core.schedules import NOTHING_CALLED, called
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
@@ -27,14 +27,16 @@ def decide(
     numbers that change decisions.
     """
     seen = observe(observation, memory, now_s, tuning=tuning)
-    hours = called(
-        spec,
-        asked={role: seen.fleets[role].asked or 0 for role in Role},
-        lead_s=seen.slowest_lead_s(tuning=tuning),
-        early_s=memory.early_s,
-        now_s=now_s,
-    )
-    spec = hours.raised(spec)
+    hours = NOTHING_CALLED
+    if spec.periods:
+        hours = called(
+            spec,
+            asked={role: seen.fleets[role].asked or 0 for role in Role},
+            lead_s=seen.slowest_lead_s(tuning=tuning),
+            early_s=memory.early_s,
+            now_s=now_s,
+        )
+        spec = hours.raised(spec)
     taught = study(spec, seen, memory, tuning=tuning)
     ahead = foresee(seen, memory, tuning=tuning)
     sized = size(spec, seen, taught, ahead, memory, tuning=tuning)
