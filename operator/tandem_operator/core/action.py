@@ -322,7 +322,7 @@ def tell(
             rest=wanted.rest,
             pauses=wanted.pauses,
             called=wanted.called,
-            lead_s=max(seen.lead_s.values()),
+            lead_s=ahead.lead_s,
         )
     )
 

@@ -151,7 +151,6 @@ def _rest_words(view: View) -> RestWords | None:
         return None
     wake = view.rest.wake
     return RestWords(
-        start_s=_start_s(view),
         waiting=1 if wake is None else wake.waited,
         pauses=view.pauses,
         called=view.rest.called_s is not None,

@@ -50,24 +50,14 @@ class RestWords:
     """Facts for sentences about a pool that may sleep.
 
     Attributes:
-        start_s: how long a start takes; `None` while none was measured.
         waiting: requests that wait for it.
         pauses: how long it is held awake, and why.
         called: whether a schedule wakes it.
     """
 
-    start_s: float | None
     waiting: int
     pauses: Pauses
     called: bool = False
-
-    @property
-    def waking(self) -> str:
-        """Return the effect of the next request."""
-        text = "the next request wakes both roles"
-        if self.start_s is None:
-            return text
-        return f"{text}, which takes about {seconds(rounded(self.start_s, 2))}"
 
     @property
     def held(self) -> str:
@@ -230,7 +220,8 @@ def _why_asked(words: Words, reason: Reason) -> str | None:
         text = schedule.text(words.role, budget=words.budget)
         return text if schedule.begun else f"{text}{start}"
     if rest is not None and reason is Reason.ASLEEP:
-        return f"no request arrived for {_span(rounded(rest.pauses.hold_s, 2))}; {rest.waking}"
+        hold = _span(rounded(rest.pauses.hold_s, 2))
+        return f"no request arrived for {hold}; {_next_wake(words)}"
     if rest is not None and reason is Reason.WAKING:
         return f"{_requests(rest.waiting)}{start}"
     return None
@@ -281,6 +272,14 @@ def _growth(words: Words, allowed: Allowed) -> str:
     return f"{text}; {more} more {'replica' if more == 1 else 'replicas'} {gain}"
 
 
+def _next_wake(words: Words) -> str:
+    """Return the effect of the next request at a pool that sleeps."""
+    text = "the next request wakes both roles"
+    if words.start_s is None:
+        return text
+    return f"{text}, which takes about {seconds(rounded(words.start_s, 2))}"
+
+
 def _requests(waiting: int) -> str:
     return "1 request waits" if waiting == 1 else f"{waiting} requests wait"
 
@@ -289,7 +288,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     if words.schedule is not None and reason is Reason.SCHEDULE:
         return words.schedule.text(words.role, budget=words.budget)
     if words.rest is not None and reason is Reason.ASLEEP:
-        return f"the pool sleeps; {words.rest.waking}"
+        return f"the pool sleeps; {_next_wake(words)}"
     if words.rest is not None and reason is Reason.FREQUENT_WAKES:
         return words.rest.held
     if words.bursts is not None and reason is Reason.RECURRING_BURSTS:
