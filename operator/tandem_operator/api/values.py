@@ -137,6 +137,16 @@ def text_rule(*, pattern: str, message: str, never: str | None = None) -> Rule:
     )
 
 
+def digest_rule(*, name: str) -> Rule:
+    """A SHA-256 digest of an API key; `name` is how the sentence calls the field."""
+    return text_rule(
+        pattern="^sha256:[0-9a-f]{64}$",
+        message=(
+            f"{name} must be SHA-256 digests of API keys; write sha256: and 64 hexadecimal digits"
+        ),
+    )
+
+
 def url_rule(*, name: str, example: str) -> Rule:
     """An http or https URL of a host, a port and a plain path."""
     return text_rule(

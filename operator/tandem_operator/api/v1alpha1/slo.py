@@ -12,6 +12,7 @@ from tandem_operator.api.values import (
     Count,
     Duration,
     Percentage,
+    digest_rule,
     duration_rule,
     duration_s,
     percentage_rule,
@@ -89,13 +90,7 @@ ClassName = Annotated[
 KeyDigest = Annotated[
     str,
     Field(max_length=71),
-    text_rule(
-        pattern="^sha256:[0-9a-f]{64}$",
-        message=(
-            "classes.keys must be SHA-256 digests of API keys; write sha256: and 64 hexadecimal"
-            " digits"
-        ),
-    ),
+    digest_rule(name="classes.keys"),
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, ListMap
-from tandem_operator.api.values import Count, text_rule
+from tandem_operator.api.values import Count, digest_rule, text_rule
 
 _PerMinute = Annotated[Count, Field(ge=1, le=1_000_000_000)]
 
@@ -33,13 +33,7 @@ class NamedTenant(ApiModel):
                 Annotated[
                     str,
                     Field(max_length=71),
-                    text_rule(
-                        pattern="^sha256:[0-9a-f]{64}$",
-                        message=(
-                            "tenants.named.keys must be SHA-256 digests of API keys; write"
-                            " sha256: and 64 hexadecimal digits"
-                        ),
-                    ),
+                    digest_rule(name="tenants.named.keys"),
                 ]
             ],
             Field(max_length=8),
