@@ -15,7 +15,7 @@ class ScheduledFleet(ApiModel):
     """One fleet while a schedule is in force."""
 
     min_replicas: Annotated[Count, Field(ge=1, le=1000)]
-    """Fewest replicas of the fleet. Of all that are in force, the highest number holds."""
+    """Fewest replicas of the fleet. If several schedules are in force, the highest number holds."""
 
 
 class Schedule(ApiModel):
@@ -34,19 +34,19 @@ class Schedule(ApiModel):
             ),
         ),
     ]
-    """Times at which it begins: minute, hour, day of month, month and day of week, as in cron.
-    Tandem starts its pods earlier, so they are Ready by then."""
+    """Times at which the schedule begins: minute, hour, day of month, month and day of week, as in
+    cron. Tandem starts pods earlier, so they are Ready by then."""
     duration: Annotated[
         Duration,
         duration_rule(name="schedules.duration", example="10h", least="1m", most="168h"),
     ]
-    """Time for which it is in force after each start."""
+    """Time for which the schedule is in force after each start."""
     time_zone: Annotated[str, Field(max_length=64)] = "UTC"
     """Time zone of start, such as Europe/Berlin."""
     prefill: ScheduledFleet | None = None
-    """The prefill fleet meanwhile."""
+    """Prefill fleet while the schedule is in force."""
     decode: ScheduledFleet | None = None
-    """The decode fleet meanwhile."""
+    """Decode fleet while the schedule is in force."""
 
     rules: ClassVar = (
         Rule(

@@ -71,7 +71,7 @@ class Service(StrEnum):
 
 
 class WhenLate(StrEnum):
-    """What is done with a waiting request that cannot be on time any more."""
+    """Treatment of a waiting request that cannot be on time any more."""
 
     SERVE = "Serve"
     REFUSE = "Refuse"
@@ -106,8 +106,8 @@ class SloClass(ApiModel):
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     """The class with the highest number goes first, if not all of one service can be on time."""
     when_late: WhenLate = WhenLate.SERVE
-    """A waiting request that cannot be on time any more. Serve: behind others. Refuse: 429 at
-    once."""
+    """Treatment of a waiting request that cannot be on time any more. Serve: it goes behind others.
+    Refuse: it gets 429 at once."""
     ttft: Ttft | None = None
     """TTFT bound of the class; fields that are left out are those of slo."""
     tpot: Tpot | None = None
@@ -125,8 +125,8 @@ class SloClass(ApiModel):
     )
     """Names out of model.name and model.aliases whose requests always have this class."""
     keys: Annotated[list[KeyDigest], Field(max_length=64)] | None = None
-    """Digests of the API keys that may use the class. Their requests have it unless they name
-    another. Without it every client may."""
+    """Digests of the API keys that may use the class. A request with one of them has the class,
+    unless it names another. Without keys, every client may use the class."""
 
     rules: ClassVar = (
         Rule(

@@ -263,9 +263,9 @@ class ScheduleStatus(ApiModel):
     name: Text
     """Name of the schedule."""
     until: Time | None = None
-    """Time until which it is in force; absent while it is not."""
+    """Time at which the schedule ends; absent while it is not in force."""
     next: Time | None = None
-    """Its next start; absent if it goes on without a break."""
+    """Next start of the schedule; absent if it goes on without a break."""
 
 
 class Step(ApiModel):

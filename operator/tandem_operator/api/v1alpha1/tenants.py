@@ -40,10 +40,11 @@ class NamedTenant(ApiModel):
         ]
         | None
     ) = None
-    """Digests of its API keys. Requests with one of these keys are of this tenant, unless the
-    header names another."""
+    """Digests of the tenant's API keys. A request with one of them belongs to this tenant, unless
+    the header names another."""
     weight: Annotated[Count, Field(ge=1, le=1000)] = 1
-    """Its part of the service while not all requests can be on time. All others have 1."""
+    """Part of the service, relative to other tenants, while not all requests can be on time.
+    Tenants that are not named have 1."""
     requests_per_minute: _PerMinute | None = None
     """Most requests in a minute at one router pod. Without it: any number."""
     tokens_per_minute: _PerMinute | None = None
@@ -72,7 +73,7 @@ class Tenants(ApiModel):
         | None
     ) = None
     """Request header that names the tenant. Use it only behind a gateway that sets it, because
-    routers believe it. Requests without it are of the tenant of their API key."""
+    routers believe it. A request without it belongs to the tenant of its API key."""
     named: (
         Annotated[
             list[NamedTenant],
@@ -83,8 +84,9 @@ class Tenants(ApiModel):
     ) = None
     """Tenants with their own weight, limits and metrics."""
     others: OtherTenants = OtherTenants.SEPARATE
-    """Tenants that are not named. Separate: each header value or API key is a tenant with its own
-    share and limits. Shared: all of them are one tenant; use this if clients can invent keys."""
+    """Treatment of tenants that are not named. Separate: each header value or API key is a tenant
+    with its own share and limits. Shared: all of them are one tenant. Use Shared if clients can
+    invent keys."""
     requests_per_minute: _PerMinute | None = None
     """Most requests in a minute of each tenant that is not named. Without it: any number."""
     tokens_per_minute: _PerMinute | None = None

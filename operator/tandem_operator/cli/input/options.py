@@ -107,7 +107,7 @@ class EngineOptions:
         str | None,
         typer.Option(
             metavar="MOMENT",
-            help="When simulated time begins, for scaling.schedules, such as"
+            help="Start of simulated time, for scaling.schedules, such as"
             " 2026-11-30T08:00+01:00; Monday, 2024-01-01T00:00 UTC if left out.",
             rich_help_panel=ENGINES,
             show_default=False,

@@ -38,15 +38,16 @@ _ASLEEP = Statement(
     " wakes both.",
 )
 _WAKING = Statement(
-    WAKING, "A request came while both roles were at zero. The routers hold it until they serve."
+    WAKING,
+    "A request came while both roles were at zero. The routers hold it until the roles serve.",
 )
 _CALLED = Statement(
     WAKING, "A schedule wakes both roles. The routers hold requests until the roles serve."
 )
 _LEFT_AT_ZERO = Statement(
     "NotAwakened",
-    "Both roles are at zero, and no request wakes them. Set scaling.mode: Auto to let Tandem do"
-    " so.",
+    "Both roles are at zero, and no request wakes them. Set scaling.mode: Auto, so that"
+    " Tandem wakes them.",
 )
 _NOT_STALLED = Statement("NotStalled", "Tandem can apply this generation.")
 
