@@ -4,7 +4,6 @@ Imports, comments and docstrings change no result, so a file that moves makes no
 Several processes may append at once. What a killed process left half written is not a run.
 """
 
-import ast
 import hashlib
 import inspect
 import json
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.replay.environment import cache_directory
+from benchmarks.source import meaning
 from tandem_contracts.ttft_bound import ttft_bound_s
 from tandem_operator.api import Router
 from tandem_operator.cli.input.case import router_of
@@ -28,43 +28,30 @@ HERE = Path(__file__).resolve().parent
 
 Row = Mapping[str, Any]
 
+SIMULATOR = OPERATOR / "sim"
 # What every run depends on: the world, and how its outcome is scored.
 WORLD = (
     *(
-        OPERATOR / "sim" / f"{name}.py"
-        for name in (
-            "cluster/clock",
-            "engines/decode_pod",
-            "cluster/fleet",
-            "flight",
-            "traces/generate",
-            "routing/other_orders",
-            "routing/router_view",
-            "cluster/pods",
-            "pool",
-            "engines/prefill_pod",
-            "engines/profile",
-            "routing/router",
-            "routing/router_queue",
-            "traces/spikes",
-            "traces/trace",
-        )
+        path
+        for part in ("cluster", "engines", "routing", "traces")
+        for path in sorted((SIMULATOR / part).glob("*.py"))
     ),
+    *(SIMULATOR / f"{name}.py" for name in ("flight", "pool")),
     *sorted((REPOSITORY / "engine" / "tandem_routing").glob("*.py")),
     REPOSITORY / "engine" / "tandem_least_squares" / "__init__.py",
     HERE / "traffic.py",
     HERE / "runs.py",
     HERE / "cases.py",
 )
-BASELINES = OPERATOR / "sim" / "baselines"
-SEEN = (OPERATOR / "sim" / "ledger.py", OPERATOR / "sim" / "observe.py")
+BASELINES = SIMULATOR / "baselines"
+SEEN = (SIMULATOR / "ledger.py", SIMULATOR / "observe.py")
 SETTINGS = OPERATOR / "cli" / "experiments" / "policies.py"
 ARRIVALS = OPERATOR / "core" / "observe" / "arrivals.py"
 TANDEM = (
     *sorted((OPERATOR / "core").rglob("*.py")),
     *sorted((OPERATOR / "api").rglob("*.py")),
     OPERATOR / "workloads" / "pool_spec.py",
-    OPERATOR / "sim" / "policy.py",
+    SIMULATOR / "policy.py",
     *SEEN,
 )
 
@@ -102,21 +89,6 @@ def code(kind: str) -> str:
     for path in depends_on(kind):
         digest.update(meaning(path.read_text()).encode())
     return digest.hexdigest()
-
-
-def meaning(source: str) -> str:
-    """Return the meaning of a module: its syntax tree without imports and docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [each for each in body if not _does_nothing(each)]  # type: ignore[attr-defined]
-    return ast.dump(tree)
-
-
-def _does_nothing(node: ast.AST) -> bool:
-    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return text or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def key_of(kind: str, *settings: object) -> str:

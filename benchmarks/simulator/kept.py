@@ -1,4 +1,7 @@
-"""Finished runs of our simulator, each kept under a hash of everything that its result needs."""
+"""Finished runs of our simulator, each kept under a hash of everything that its result needs.
+
+Imports, comments and docstrings change no result, so new words make no run anew.
+"""
 
 import hashlib
 import json
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.replay.environment import cache_directory
+from benchmarks.source import meaning
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
@@ -32,7 +36,7 @@ def kept(
     `told` tells one run from another; `made_by` are the files of the benchmark itself.
     """
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
-    digest.update(_code() + b"".join(path.read_bytes() for path in made_by))
+    digest.update(_code() + "".join(meaning(path.read_text()) for path in made_by).encode())
     path = folder / f"{digest.hexdigest()[:24]}.json"
     if path.exists():
         found: dict[str, Any] = json.loads(path.read_text())
@@ -49,7 +53,7 @@ def kept(
 @cache
 def _code() -> bytes:
     files = [p for folder in CODE for p in sorted((REPOSITORY / folder).rglob("*.py"))]
-    digest = hashlib.sha256()
-    for path in (NOTED, *files):
-        digest.update(path.read_bytes())
+    digest = hashlib.sha256(NOTED.read_bytes())
+    for path in files:
+        digest.update(meaning(path.read_text()).encode())
     return digest.digest()

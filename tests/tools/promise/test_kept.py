@@ -1,9 +1,12 @@
 """Runs are kept whole, found again, and made anew only when what they depend on changed."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 from benchmarks.promise import kept
 from benchmarks.promise.kept import OPERATOR, Kept, key_of
+from benchmarks.source import meaning
 
 
 def never() -> dict[str, int]:
@@ -55,14 +58,32 @@ def test_a_change_of_the_core_makes_only_its_own_runs_anew() -> None:
         assert not [path for path in kept.depends_on(kind) if path.is_relative_to(core)]
 
 
+def test_a_change_of_any_part_of_the_simulated_pool_makes_all_runs_anew() -> None:
+    program = (
+        "import sys, tandem_operator.sim.pool\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    if name.startswith(('tandem_operator.sim', 'tandem_routing')): print(module.__file__)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+    )
+    simulator = OPERATOR / "sim"
+    of_policies = {simulator / "policy.py", *kept.SEEN}
+    parts = {Path(line) for line in told.stdout.split()} - {simulator / "__init__.py"}
+
+    assert parts
+    for kind in kept.OWN:
+        assert parts - of_policies <= set(kept.depends_on(kind))
+
+
 def test_a_module_that_moves_makes_no_run_anew_and_another_number_does() -> None:
     source = (
         '"""Rates."""\nfrom a.b import c\n\n\ndef f(x):\n    """Of x."""\n    return c(x, {})\n'
     )
     moved = source.replace("a.b", "a.d.b").replace("Of x", "For x") + "# The end.\n"
 
-    assert kept.meaning(source.format(1)) == kept.meaning(moved.format(1))
-    assert kept.meaning(source.format(1)) != kept.meaning(source.format(2))
+    assert meaning(source.format(1)) == meaning(moved.format(1))
+    assert meaning(source.format(1)) != meaning(source.format(2))
 
 
 def test_a_change_of_the_simulated_router_makes_every_run_anew() -> None:
