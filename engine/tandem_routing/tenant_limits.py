@@ -111,17 +111,29 @@ class TenantLimits:
         used: int,
         since_s: float,
         now: float,
-    ) -> None:
+    ) -> int:
         """Replace the tokens that were counted for a request at `since_s` by those that it used.
 
-        Tokens that have faded meanwhile are not given back.
+        Tokens that have faded meanwhile are not given back. Return the tokens that were added. The
+        number is below zero if some were given back.
         """
         if limit.tokens is None:
-            return
+            return 0
         asked = self._of(name, limit, now)
         faded = limit.tokens * max(0.0, now - since_s) / _MINUTE_S
         more = max(used - counted, min(0.0, faded - counted))
         asked.tokens = max(0.0, asked.tokens + more)
+        return round(more)
+
+    def hear(
+        self, name: str, limit: TenantLimit, *, requests: int, tokens: int, now: float
+    ) -> None:
+        """Count what a tenant asked for elsewhere, even beyond its limit: it was served there."""
+        if limit.unlimited:
+            return
+        asked = self._of(name, limit, now)
+        asked.requests = max(0.0, asked.requests + requests)
+        asked.tokens = max(0.0, asked.tokens + tokens)
 
     def _of(self, name: str, limit: TenantLimit, now: float) -> _Asked:
         asked = self._asked.setdefault(name, _Asked(at_s=now))

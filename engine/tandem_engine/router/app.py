@@ -28,10 +28,11 @@ from tandem_engine.router.http.client_port import ClientServer
 from tandem_engine.router.http.connections import listen
 from tandem_engine.router.http.internal_port import InternalServer
 from tandem_engine.router.openai.prefixes import PrefixMarks
-from tandem_engine.router.peers.computed import COMPUTED_PATH, Computed, News, tell
+from tandem_engine.router.peers.computed import COMPUTED_PATH, Computed, News
 from tandem_engine.router.peers.hearing import Hearing
 from tandem_engine.router.peers.killers import Killers
-from tandem_engine.router.peers.telling import Peers
+from tandem_engine.router.peers.spent import SPENT_PATH, Spent
+from tandem_engine.router.peers.telling import Peers, tell_often
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Role
 from tandem_engine.router.probing.polls import DecodeReads
@@ -143,7 +144,11 @@ class Router:
             accounts=self.accounts,
             busy=busy,
             hearing=Hearing(
-                killers=self.killers, computed=self._hear, pool_key=pool_key, clock=clock
+                killers=self.killers,
+                computed=self._hear,
+                spent=self._hear_spent,
+                pool_key=pool_key,
+                clock=clock,
             ),
             inside=self.clients.inside,
             settings=self.settings,
@@ -168,8 +173,11 @@ class Router:
         probes = Probes(fleet=self.fleet, upstream=self._upstream, settings=self.settings)
         self.background(probes.run())
         self.background(probes.look())
-        tell_all = partial(self.peers.tell_once, COMPUTED_PATH)
-        self.background(tell(self._news, tell_all, asyncio.sleep))
+        for path, news in (
+            (COMPUTED_PATH, self._news.take),
+            (SPENT_PATH, self.clients.tenants.spending.take),
+        ):
+            self.background(tell_often(news, partial(self.peers.tell_once, path), asyncio.sleep))
         self.background(
             DecodeReads(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
         )
@@ -252,6 +260,11 @@ class Router:
             pod = self.fleet.find(each.pod)
             if pod is not None and pod.endpoint.role is Role.PREFILL:
                 self.waiting.caches.heard(pod, each.prefix)
+
+    def _hear_spent(self, spent: list[Spent]) -> None:
+        """Count what tenants asked for at other routers."""
+        settings = self.settings.current
+        self.clients.tenants.hear(spent, None if settings is None else settings.tenants)
 
     def _in_force(self) -> RouterSettings | None:
         return self.settings.current

@@ -8,6 +8,7 @@ import uvloop
 
 from tandem_engine.router.app import Router, RouterOptions
 from tests.unit.router.pool import Pool
+from tests.unit.router.two_routers import KEY, peer, router_before
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -51,3 +52,22 @@ async def pool(bare_pool: Pool) -> Pool:
     await bare_pool.add("p0")
     await bare_pool.add("d0")
     return bare_pool
+
+
+@pytest.fixture
+async def pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Pool, Pool]]:
+    """Two routers before the same engines; its parameter are their keys."""
+    keys = getattr(request, "param", (KEY, KEY))
+    one, other = [await router_before(f"r{number}", key) for number, key in enumerate(keys)]
+    for name in ("p0", "p1", "d0"):
+        engine = await one.add(name)
+        other.engines[name], other.revisions[name] = engine, "a"
+        other.show(name)
+    one.router.peers.replace([peer(other, "r1")])
+    other.router.peers.replace([peer(one, "r0")])
+    yield one, other
+    for pool in (one, other):
+        await pool.router.close()
+        await pool.client.close()
+    for engine in one.engines.values():
+        await engine.stop()

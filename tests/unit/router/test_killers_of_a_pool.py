@@ -7,18 +7,16 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import pytest
 
-from tandem_engine.router.app import Router, RouterOptions
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.notice import MOST_IN_A_NOTICE, REFUSED_S, Answer, End, Notice
 from tandem_engine.router.peers.telling import Peer, authorization
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, until
 from tests.unit.router.test_engine_killers import POISON, Clock, call, dead
+from tests.unit.router.two_routers import KEY, peer, router_before
 
-KEY = "open-sesame"
 DIGEST = bytes(range(16))
 
 
@@ -57,20 +55,6 @@ class Twins:
         async with self.pools[0].client.post(url, json=body) as response:
             async for line in response.content:
                 yield line
-
-
-async def router_before(name: str, key: str | None) -> Pool:
-    options = RouterOptions(name=name, host="127.0.0.1", port=0, internal_port=0, engine_key=key)
-    router = Router(options)
-    await router.start()
-    router.fleet.replace(())
-    pool = Pool(router, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
-    pool.configure()
-    return pool
-
-
-def peer(pool: Pool, name: str) -> Peer:
-    return Peer(name, "127.0.0.1", pool.router.internal_port)
 
 
 @pytest.fixture

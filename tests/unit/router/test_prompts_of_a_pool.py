@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -28,28 +27,9 @@ from tandem_engine.router.peers.notice import NoticeError
 from tandem_engine.router.peers.telling import authorization
 from tandem_routing.prefix_index import Prefix
 from tests.unit.router.pool import Pool, decode_pace, until
-from tests.unit.router.test_killers_of_a_pool import KEY, peer, router_before
+from tests.unit.router.two_routers import KEY
 
 PROMPT = "rules of the house. " * 300
-
-
-@pytest.fixture
-async def pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Pool, Pool]]:
-    """Two routers before the same engines; its parameter are their keys."""
-    keys = getattr(request, "param", (KEY, KEY))
-    one, other = [await router_before(f"r{number}", key) for number, key in enumerate(keys)]
-    for name in ("p0", "p1", "d0"):
-        engine = await one.add(name)
-        other.engines[name], other.revisions[name] = engine, "a"
-        other.show(name)
-    one.router.peers.replace([peer(other, "r1")])
-    other.router.peers.replace([peer(one, "r0")])
-    yield one, other
-    for pool in (one, other):
-        await pool.router.close()
-        await pool.client.close()
-    for engine in one.engines.values():
-        await engine.stop()
 
 
 def marks(pool: Pool) -> int:
@@ -91,6 +71,12 @@ async def test_a_router_that_hears_all_remembers_all_that_a_pod_holds(
     assert one.router.waiting.caches.capacity_tokens == 6000
 
 
+def told_by(news: News) -> list[Computed]:
+    message = news.take()
+    assert message is not None
+    return parse_computed(message)
+
+
 def row(**changes: Any) -> dict[str, Any]:
     stretches = base64.b64encode(bytes(range(2 * MARK_BYTES))).decode()
     return {"pod": "p0", "tokens": 256.0, "marks": stretches, **changes}
@@ -109,7 +95,7 @@ def test_a_document_is_read_as_it_was_written() -> None:
     longest = Prefix(range(2**63, 2**63 + MOST_CHUNKS), 256.0)
     news = News()
     news.add("p0", longest)
-    [again] = parse_computed(document_of(news.take()))
+    [again] = told_by(news)
     assert list(again.prefix.marks) == list(longest.marks)
 
 
@@ -178,12 +164,13 @@ def test_what_there_is_to_tell_is_bounded_and_the_newest_is_kept() -> None:
     for number in range(1000):
         news.add(f"p{number}", long)
 
-    told = news.take()
+    message = news.take()
+    assert message is not None
+    assert len(message) <= MOST_MESSAGE_BYTES
+    told = parse_computed(message)
     assert 10 < len(told) < 1000
     assert told[-1].pod == "p999"
-    assert len(document_of(told)) <= MOST_MESSAGE_BYTES
-    assert parse_computed(document_of(told))
-    assert news.take() == []
+    assert news.take() is None
 
 
 @pytest.mark.parametrize(
@@ -205,7 +192,7 @@ def test_what_others_would_refuse_is_not_told_and_costs_no_other_prompt(
     news.add(pod, Prefix(range(stretches), tokens))
     news.add("p2", Prefix((1, 2), 0.001))
 
-    assert [each.pod for each in parse_computed(document_of(news.take()))] == ["p1", "p2"]
+    assert [each.pod for each in told_by(news)] == ["p1", "p2"]
 
 
 async def test_a_message_of_many_prompts_is_taken_bit_by_bit() -> None:
@@ -216,7 +203,11 @@ async def test_a_message_of_many_prompts_is_taken_bit_by_bit() -> None:
         taken[turn] += sum(len(each.prefix.marks) for each in prompts)
 
     hearing = Hearing(
-        killers=Killers(lambda: 0.0, pool_key=KEY), computed=take, pool_key=KEY, clock=lambda: 0.0
+        killers=Killers(lambda: 0.0, pool_key=KEY),
+        computed=take,
+        spent=lambda _: None,
+        pool_key=KEY,
+        clock=lambda: 0.0,
     )
     body = StreamReader(create_autospec(BaseProtocol, instance=True), limit=2**20)
     body.feed_data(document_of(many))

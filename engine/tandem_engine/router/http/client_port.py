@@ -87,7 +87,7 @@ class ClientServer:
         self.bodies = Bodies(settings=settings, clock=clock)
         # One body at a time: what is read of it takes many times the room of its text.
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
-        self._tenants = TenantDesk(metrics=accounts.metrics, clock=clock)
+        self.tenants = TenantDesk(metrics=accounts.metrics, clock=clock)
         self._tokenizer_calls = TokenizerCalls(
             tokenizers=tokenizers,
             metrics=accounts.metrics,
@@ -348,7 +348,7 @@ class ClientServer:
         if tenant is not None:
             counted = tokens + self._accounts.learned.expected_answers(call, settings)
             try:
-                self._tenants.admit(tenant, tokens=counted)
+                self.tenants.admit(tenant, tokens=counted)
             except ApiError as error:
                 error.request_id = request_id
                 self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
@@ -394,7 +394,7 @@ class ClientServer:
             self._flights.discard(flight)
             self._accounts.finish(flight)
             if tenant is not None:
-                self._tenants.ended(tenant, flight, counted=counted)
+                self.tenants.ended(tenant, flight, counted=counted)
 
     async def _served(self, flight: Flight, sink: Sink) -> web.StreamResponse:
         """Serve it; an answer that has begun always gets an end."""

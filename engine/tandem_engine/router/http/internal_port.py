@@ -15,6 +15,7 @@ from tandem_engine.router.http.connections import error_response
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.peers.computed import COMPUTED_PATH
 from tandem_engine.router.peers.hearing import Hearing
+from tandem_engine.router.peers.spent import SPENT_PATH
 from tandem_engine.router.peers.telling import KILLERS_PATH
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Role
@@ -44,14 +45,18 @@ class InternalServer:
         self._waiting = waiting
         self._accounts = accounts
         self._busy = busy
-        self._hearing = hearing
+        self._hears = {
+            KILLERS_PATH: hearing.answer,
+            COMPUTED_PATH: hearing.take_computed,
+            SPENT_PATH: hearing.take_spent,
+        }
         self._inside = inside
         self._settings = settings
         self._read = asyncio.Event()
         self._read_s = -math.inf
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer the paths of this port; two of them take messages of other routers."""
+        """Answer the paths of this port; some of them take messages of other routers."""
         if request.path == "/metrics":
             page = web.Response(
                 body=self._accounts.metrics.exposition(request.query.getall("name[]", [])),
@@ -63,20 +68,18 @@ class InternalServer:
             self._read_s = asyncio.get_running_loop().time()
             self._read.set()
             return self._arrivals()
-        if request.path in (KILLERS_PATH, COMPUTED_PATH):
+        if request.path in self._hears:
             return await self._heard(request)
         if request.path == ARRIVAL_PATH:
             return await self._arrival()
         if request.path == "/requests":
             return self._requests(request)
-        served = "/metrics, /arrivals, /arrival, /requests, /killers, /computed"
+        served = "/metrics, /arrivals, /arrival, /requests, /killers, /computed, /spent"
         return error_response(ApiError(404, f"Served here: {served}."))
 
     async def _heard(self, request: web.BaseRequest) -> web.StreamResponse:
-        is_killer = request.path == KILLERS_PATH
-        hear = self._hearing.answer if is_killer else self._hearing.take_computed
         try:
-            return await hear(request)
+            return await self._hears[request.path](request)
         except ApiError as error:
             refused = error_response(error)
             # The rest of its body is not read.

@@ -4,7 +4,7 @@ Names that clients choose are hashed, so that each takes as little room as any o
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tandem_contracts.router_settings import RouterSettings, TenantSettings, TenantsSettings
@@ -12,6 +12,7 @@ from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.http.intake import digest_of
 from tandem_engine.router.openai.errors import ApiError, too_busy
+from tandem_engine.router.peers.spent import Spending, Spent
 from tandem_routing.tenant_limits import TenantLimit, TenantLimits
 from tandem_routing.tenant_shares import NO_TENANT, Tenant
 
@@ -54,12 +55,11 @@ def client_of(
 
 
 def _named(each: TenantSettings) -> KnownTenant:
-    limit = TenantLimit(each.requests_per_minute, each.tokens_per_minute)
-    return KnownTenant(Tenant(each.name, each.weight), limit, each.name)
+    return KnownTenant(Tenant(each.name, each.weight), _limit(each), each.name)
 
 
 def _other(tenants: TenantsSettings, told: str) -> KnownTenant:
-    limit = TenantLimit(tenants.requests_per_minute, tenants.tokens_per_minute)
+    limit = _limit(tenants)
     if not told or tenants.others == "shared":
         return KnownTenant(NO_TENANT, limit)
     # No name of the pool holds a colon.
@@ -68,12 +68,17 @@ def _other(tenants: TenantsSettings, told: str) -> KnownTenant:
 
 
 class TenantDesk:
-    """Refuses requests of tenants beyond their limits."""
+    """Refuses requests of tenants beyond their limits, which hold for all routers together.
+
+    Attributes:
+        spending: what tenants asked for here, for the other routers.
+    """
 
     def __init__(self, *, metrics: RouterMetrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._clock = clock
         self._limits = TenantLimits()
+        self.spending = Spending()
 
     def admit(self, client: KnownTenant, *, tokens: int) -> None:
         """Count a request with the tokens that are expected of it, or raise `ApiError`."""
@@ -81,6 +86,8 @@ class TenantDesk:
             client.tenant.name, client.limit, tokens=tokens, now=self._clock()
         )
         if refusal is None:
+            if not client.limit.unlimited:
+                self.spending.add(client.tenant.name, requests=1, tokens=tokens)
             return
         self._metrics.tenant_refused.labels(client.label, refusal.what.value).inc()
         raise _too_much(
@@ -93,7 +100,7 @@ class TenantDesk:
         """Count a request that ended by the tokens that it used."""
         used = flight.used_tokens
         output_tokens = min(flight.output_tokens, used)
-        self._limits.settle(
+        more = self._limits.settle(
             client.tenant.name,
             client.limit,
             counted=counted,
@@ -101,8 +108,29 @@ class TenantDesk:
             since_s=flight.timeline.received_s,
             now=self._clock(),
         )
+        if more:
+            self.spending.add(client.tenant.name, requests=0, tokens=more)
         for kind, tokens in (("prompt", used - output_tokens), ("output", output_tokens)):
             self._metrics.tenant_tokens.labels(client.label, kind).inc(tokens)
+
+    def hear(self, spent: Iterable[Spent], tenants: TenantsSettings | None) -> None:
+        """Count what tenants asked for at other routers."""
+        if tenants is None:
+            return
+        limits = {each.name: _limit(each) for each in tenants.named}
+        others, now = _limit(tenants), self._clock()
+        for each in spent:
+            self._limits.hear(
+                each.tenant,
+                limits.get(each.tenant, others),
+                requests=each.requests,
+                tokens=each.tokens,
+                now=now,
+            )
+
+
+def _limit(given: TenantSettings | TenantsSettings) -> TenantLimit:
+    return TenantLimit(given.requests_per_minute, given.tokens_per_minute)
 
 
 def _too_much(message: str, *, retry_after_s: int) -> ApiError:

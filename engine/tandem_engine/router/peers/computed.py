@@ -9,7 +9,7 @@ import json
 import re
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -20,7 +20,6 @@ from tandem_engine.router.peers.notice import POD_NAME, NoticeError, Part, not_v
 from tandem_routing.prefix_index import Prefix
 
 COMPUTED_PATH = "/computed"
-EVERY_S = 0.5
 MOST_MESSAGE_BYTES = 512 * 1024
 _MOST_IN_A_MESSAGE = 4096
 _MOST_TOKENS = 65_536
@@ -94,12 +93,12 @@ class News:
         while self._bytes > MOST_MESSAGE_BYTES or len(self._prompts) > _MOST_IN_A_MESSAGE:
             self._bytes -= _size(self._prompts.popleft().prefix)
 
-    def take(self) -> list[Computed]:
-        """Return the prompts and forget them."""
-        taken = list(self._prompts)
+    def take(self) -> bytes | None:
+        """Return the next message and forget its content; `None`: there is nothing to tell."""
+        message = document_of(self._prompts) if self._prompts else None
         self._prompts.clear()
         self._bytes = 0
-        return taken
+        return message
 
 
 def _is_tellable(pod: str, prefix: Prefix) -> bool:
@@ -110,16 +109,3 @@ def _is_tellable(pod: str, prefix: Prefix) -> bool:
 
 def _size(prefix: Prefix) -> int:
     return _BESIDES_BYTES + 11 * len(prefix.marks)
-
-
-async def tell(
-    news: News,
-    send: Callable[[bytes], Awaitable[None]],
-    sleep: Callable[[float], Awaitable[None]],
-) -> None:
-    """Send new prompts for ever, at most twice a second."""
-    while True:
-        await sleep(EVERY_S)
-        prompts = news.take()
-        if prompts:
-            await send(document_of(prompts))

@@ -6,19 +6,28 @@ A message from another sender, or an invalid one, changes nothing.
 import asyncio
 import hmac
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from aiohttp import web
 
 from tandem_engine.router.openai.errors import ApiError
-from tandem_engine.router.peers.computed import MOST_MESSAGE_BYTES, Computed, parse_computed
+from tandem_engine.router.peers.computed import (
+    COMPUTED_PATH,
+    MOST_MESSAGE_BYTES,
+    Computed,
+    parse_computed,
+)
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.notice import MOST_BYTES, Notice, NoticeError, parse_notice
+from tandem_engine.router.peers.spent import MOST_SPENT_BYTES, SPENT_PATH, Spent, parse_spent
 from tandem_engine.router.peers.telling import authorization
+
+T = TypeVar("T")
 
 _BODY_S = 1.0
 _MOST_PER_S = 50
-# Each of 31 others tells of prompts twice a second.
-_MOST_OF_PROMPTS_PER_S = 80
+# Each of 31 others tells of its news of a kind twice a second.
+_MOST_NEWS_PER_S = 80
 # A millisecond or two, while no stream gets a token.
 _MOST_MARKS_AT_ONCE = 1024
 
@@ -59,6 +68,7 @@ class Hearing:
     Args:
         pool_key: the key of the pool; `None`: all messages are refused.
         computed: receives the prompts that prefill pods computed for other routers.
+        spent: receives what tenants asked for at other routers.
     """
 
     def __init__(
@@ -66,26 +76,30 @@ class Hearing:
         *,
         killers: Killers,
         computed: Callable[[list[Computed]], None],
+        spent: Callable[[list[Spent]], None],
         pool_key: str | None,
         clock: Callable[[], float],
     ) -> None:
         self._killers = killers
         self._computed = computed
+        self._spent = spent
         self._door = Door(pool_key=pool_key, clock=clock, most_per_s=_MOST_PER_S)
-        self._other_door = Door(pool_key=pool_key, clock=clock, most_per_s=_MOST_OF_PROMPTS_PER_S)
+        self._doors = {
+            path: Door(pool_key=pool_key, clock=clock, most_per_s=_MOST_NEWS_PER_S)
+            for path in (COMPUTED_PATH, SPENT_PATH)
+        }
 
     async def take_computed(self, request: web.BaseRequest) -> web.Response:
         """Handle another router's message about prompts."""
-        self._other_door.let_in(request)
-        if request.method != "POST":
-            raise ApiError(405, "Use POST.", allow="POST")
-        try:
-            prompts = parse_computed(await _body(request, most_bytes=MOST_MESSAGE_BYTES))
-        except NoticeError as error:
-            raise ApiError(400, f"The body is not a valid notice: {error}") from error
+        prompts = await self._news(request, parse_computed, most_bytes=MOST_MESSAGE_BYTES)
         for few in _few_at_once(prompts):
             self._computed(few)
             await asyncio.sleep(0)
+        return web.Response(status=204)
+
+    async def take_spent(self, request: web.BaseRequest) -> web.Response:
+        """Handle another router's message about tenants."""
+        self._spent(await self._news(request, parse_spent, most_bytes=MOST_SPENT_BYTES))
         return web.Response(status=204)
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
@@ -101,6 +115,17 @@ class Hearing:
             raise ApiError(400, f"The body is not a valid notice: {error}") from error
         self._killers.hear(notice)
         return _document(self._killers.known(notice.digests))
+
+    async def _news(
+        self, request: web.BaseRequest, parse: Callable[[bytes], list[T]], *, most_bytes: int
+    ) -> list[T]:
+        self._doors[request.path].let_in(request)
+        if request.method != "POST":
+            raise ApiError(405, "Use POST.", allow="POST")
+        try:
+            return parse(await _body(request, most_bytes=most_bytes))
+        except NoticeError as error:
+            raise ApiError(400, f"The body is not a valid notice: {error}") from error
 
 
 def _few_at_once(prompts: list[Computed]) -> Iterator[list[Computed]]:

@@ -6,7 +6,7 @@ longer than a moment.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -27,6 +27,7 @@ KILLERS_PATH = "/killers"
 WAIT_S = 0.3
 """Longest wait of a request, after it ended an engine, until other routers know."""
 _MESSAGE_S = 1.0
+_EVERY_S = 0.5
 _AGAIN_AFTER_S = (0.1, 1.0)
 _MOST_ASKED = 3
 
@@ -218,6 +219,19 @@ class Peers:
         except (aiohttp.ClientError, OSError, TimeoutError, NoticeError):
             return False
         return True
+
+
+async def tell_often(
+    news: Callable[[], bytes | None],
+    send: Callable[[bytes], Awaitable[None]],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Send news for ever, at most twice a second."""
+    while True:
+        await sleep(_EVERY_S)
+        message = news()
+        if message is not None:
+            await send(message)
 
 
 def authorization(pool_key: str) -> str:

@@ -46,9 +46,10 @@ class NamedTenant(ApiModel):
     """Part of the service, relative to other tenants, while not all requests can be on time.
     Tenants that are not named have 1."""
     requests_per_minute: _PerMinute | None = None
-    """Most requests in a minute at one router pod. Without it: any number."""
+    """Most requests in a minute, at all router pods together. Without it: any number."""
     tokens_per_minute: _PerMinute | None = None
-    """Most prompt and output tokens in a minute at one router pod. Without it: any number."""
+    """Most prompt and output tokens in a minute, at all router pods together. Without it: any
+    number."""
 
 
 class OtherTenants(StrEnum):
