@@ -96,6 +96,7 @@ class Verdict:
 
     Attributes:
         queued_s: how long it waited in the router.
+        never_left: it ended in the router's queue.
     """
 
     outcome: Outcome
@@ -107,6 +108,7 @@ class Verdict:
     late_tpot: bool
     parts: Mapping[Cause, float]
     queued_s: float
+    never_left: bool = False
 
 
 def ttft_parts(timeline: Timeline, *, until_s: float) -> dict[Cause, float]:
@@ -180,6 +182,7 @@ def judge(
         queued_s=waited_s
         if timeline.dispatched_s is None
         else timeline.dispatched_s - timeline.received_s,
+        never_left=timeline.dispatched_s is None,
     )
 
 
@@ -214,7 +217,7 @@ def blame(verdict: Verdict, ending: Ending, *, usual: Mapping[Cause, float]) -> 
         > _overrun(verdict.ttft_s, verdict.ttft_bound_s)
     ):
         return Cause.DECODE_STEP
-    if verdict.outcome is Outcome.TOO_LATE:
+    if verdict.outcome is Outcome.TOO_LATE or verdict.never_left:
         # It may have waited for less than is usual, and it was in no other part.
         usual = {}
     usual_ttft_s = sum(usual.values())

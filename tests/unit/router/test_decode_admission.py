@@ -179,6 +179,25 @@ async def test_a_request_waits_until_a_stream_ends_and_the_wait_is_decodes_fault
     assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 2
 
 
+async def test_what_a_full_queue_sheds_while_decode_pods_hold_it_up_is_decodes_fault(
+    pool: Whole,
+) -> None:
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace(), limits={"queued_requests": 1})
+    await pool.stream()
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(2)
+    second = asyncio.create_task(pool.stream())
+    await until(lambda: pool.metric("tandem_router_held_requests") == 1)
+
+    status, answer, _ = await pool.post({"model": "tiny", "prompt": "x"})
+
+    assert (status, answer["error"]["code"]) == (429, "queue_full")
+    assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 1
+    hold.set()
+    await asyncio.gather(first, second)
+
+
 @pytest.mark.parametrize(("told", "held"), [(900, 1), (None, 0)])
 async def test_before_a_request_has_ended_outputs_are_as_long_as_the_operator_says(
     pool: Whole, told: int | None, held: int

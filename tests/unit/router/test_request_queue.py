@@ -17,6 +17,7 @@ from tandem_engine.router.settings_in_force import parse_settings
 from tandem_routing.deadline_queue import Expected, turn_of
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import Room
+from tandem_routing.verdict import Cause
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace, settings_document, until
 
@@ -530,6 +531,22 @@ async def test_what_is_too_much_gets_429_and_counts_as_an_arrival_that_was_shed(
     assert int(headers["Retry-After"]) >= 1
     assert pool.metric("tandem_router_arrivals_total") == 2
     assert pool.metric("tandem_router_requests_total", outcome="shed") == 1
+    assert pool.metric("tandem_router_blame_total", cause="router_queue") == 1
+    gate.set()
+    await first
+
+
+async def test_what_a_full_queue_sheds_at_once_is_blamed_on_the_queue(pool: Pool) -> None:
+    pool.configure(limits={"queued_requests": 0, "prefill_requests_per_pod": 1})
+    for cause, usual_s in ((Cause.ROUTER_QUEUE, 1.0), (Cause.PREFILL, 0.5)):
+        pool.router.learned.usual[0][cause].add(usual_s)
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+
+    status, _, _ = await pool.post({"model": "tiny", "prompt": "x"})
+
+    assert status == 429
     assert pool.metric("tandem_router_blame_total", cause="router_queue") == 1
     gate.set()
     await first

@@ -181,6 +181,16 @@ def test_what_was_refused_early_is_blamed_on_what_it_waited_for(
     assert blame(refused, Ending.TOO_LATE, usual=usual) is cause
 
 
+@pytest.mark.parametrize("waited_s", [0.0, 0.001, 0.2])
+@given(usual=st.dictionaries(st.sampled_from(list(Cause)[:5]), st.floats(0, 10)))
+def test_what_was_shed_in_the_queue_is_blamed_on_no_part_that_it_never_reached(
+    waited_s: float, usual: dict[Cause, float]
+) -> None:
+    shed = verdict(Timeline(received_s=100.0), Ending.SHED, ended_s=100.0 + waited_s)
+
+    assert blame(shed, Ending.SHED, usual=usual) is Cause.ROUTER_QUEUE
+
+
 def test_late_tokens_are_blamed_on_the_decode_step() -> None:
     late_tpot = verdict(replace(GOOD, last_token_s=110.0))
     mostly_tpot = verdict(replace(GOOD, first_token_s=101.1, last_token_s=110.0))

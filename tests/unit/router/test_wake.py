@@ -133,6 +133,7 @@ async def test_the_bound_of_the_queue_holds_while_the_pool_wakes(pool: Pool) -> 
 
     assert (status, answer["error"]["code"]) == (429, "queue_full")
     assert 10 <= int(headers["Retry-After"]) <= 15
+    assert pool.metric("tandem_router_blame_total", cause="wake") == 1
     pool.show("d0")
     assert (await held)[0] == 200
 

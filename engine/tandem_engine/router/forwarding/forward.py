@@ -155,8 +155,10 @@ class Forwarder:
             ):
                 placement = await held.enter_async_context(self._waiting.place(waiter))
                 held.callback(self._settle, waiter, flight)
-        except QueueFull:
+        except QueueFull as full:
             flight.ending = Ending.SHED
+            if full.at_once and flight.timeline.dispatched_s is None:
+                self._waits_as_others(flight, wake_s)
             raise too_busy(
                 "The pool has reached its limit of waiting requests; try again later.",
                 code="queue_full",
@@ -184,6 +186,13 @@ class Forwarder:
 
     def _settle(self, waiter: Waiter, flight: Flight) -> None:
         self._waiting.settle(waiter, used_tokens=flight.used_tokens)
+
+    def _waits_as_others(self, flight: Flight, wake_s: float) -> None:
+        """Count all of a request's wait, however short, as what the queue waits for."""
+        if wake_s:
+            flight.timeline.wake_s = wake_s
+        elif self._waiting.held or not self._fleet.usable(Role.DECODE):
+            flight.timeline.held_s = math.inf
 
     def _hold_for_wake(self, flight: Flight) -> float:
         """Let a request that finds the pool at zero wait for as long as a wake is known to take.

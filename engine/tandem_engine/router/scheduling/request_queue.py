@@ -37,8 +37,15 @@ _LOOK_AGAIN_S = 0.05
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class QueueFull(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
-    """The request was shed: the queue is at its bound."""
+    """The request was shed: the queue is at its bound.
+
+    Attributes:
+        at_once: it had not waited yet.
+    """
+
+    at_once: bool
 
 
 @dataclass(slots=True)
@@ -137,7 +144,7 @@ class RequestQueue:
                 self._best_effort.came(waiter)
             self.pump()
             if not waiter.placed.done():
-                self._shed_over_bound()
+                self._shed_over_bound(waiter)
             return await waiter.placed
         except BaseException:
             placed = waiter.placed
@@ -304,7 +311,7 @@ class RequestQueue:
             self._leave(waiter)
             waiter.placed.set_exception(TooLate(again_s))
 
-    def _shed_over_bound(self) -> None:
+    def _shed_over_bound(self, newest: Waiter) -> None:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
@@ -316,7 +323,7 @@ class RequestQueue:
             self._fail(unfit)
             return
         self._alive.pop(waiter, None)
-        waiter.placed.set_exception(QueueFull())
+        waiter.placed.set_exception(QueueFull(at_once=waiter is newest))
 
     def _fail(self, unfit: Unfit) -> None:
         """Answer one request with what made it unfit; what serves it says so once."""
