@@ -17,6 +17,8 @@ MOST_BUCKETS = 16
 MOST_LEGS = 4096
 MOST_CAUSES = 16
 MOST_CLASSES = 16
+MOST_TENANTS = 65
+"""A pool names at most 64, and all others are one row."""
 MOST_COUNT = 2**53
 MOST_AMOUNT = 1e24
 
@@ -83,6 +85,23 @@ class ClassReport(Part):
     queued_requests: Count
 
 
+class TenantReport(Part):
+    """Requests of one tenant that ended within `window_s`."""
+
+    name: Annotated[str, Field(max_length=63)]
+    """A name of the pool's settings, or `other` for all tenants that they do not name."""
+    window_s: Amount
+    finished: Count
+    """All requests except those of `limited`, and those whose client left before the TTFT bound."""
+    good: Count
+    """Requests within the bounds of their class."""
+    too_late: Count
+    """The part of `finished` that the router refused, because it could not be on time any more."""
+    limited: Count
+    """Requests that a limit of the tenant refused."""
+    output_tokens: Count
+
+
 class LegReport(Part):
     """Running totals of one engine pod since the router started."""
 
@@ -129,6 +148,8 @@ class ArrivalsReport(Part):
     in_system: InSystem
     classes: list[ClassReport] = Field(default_factory=list, max_length=MOST_CLASSES)
     """All requests by class, if the pool has classes."""
+    tenants: list[TenantReport] = Field(default_factory=list, max_length=MOST_TENANTS)
+    """All requests by tenant, if the pool has tenants."""
     legs: Annotated[list[LegReport], Field(max_length=MOST_LEGS)]
     sick: list[SickReport] = Field(default_factory=list, max_length=MOST_LEGS)
     """A pod that was ejected only once is not listed while it waits for its trial request."""

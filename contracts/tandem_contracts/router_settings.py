@@ -54,6 +54,10 @@ class ClassSettings(Part):
     """`sha256:` and the digest of each API key that may use the class. Empty: every client may."""
 
 
+OTHER_TENANTS = "other"
+"""The name of all tenants together that a pool does not name."""
+
+
 class TenantSettings(Part):
     """A tenant that has its own weight and limits."""
 

@@ -106,16 +106,21 @@ def woken_token_s(last_s: float | None, *, received_s: float, token_s: float) ->
     return token_s if last_s is None or received_s > last_s else min(last_s, token_s)
 
 
-CLASS_WINDOW_S = 120
-"""Seconds that the report of each class covers."""
+RESULT_WINDOW_S = 120
+"""Seconds that the report of each class, and of each tenant, covers."""
 
 
 @dataclass(slots=True)
-class ClassSecond:
-    """Requests of one class that ended in one second, without `gone` requests."""
+class ResultSecond:
+    """Requests of one class or tenant that ended in one second, without `gone` requests.
+
+    `limited` requests, which a limit of their tenant refused, are in no other count.
+    """
 
     finished: int = 0
     good: int = 0
+    too_late: int = 0
+    limited: int = 0
     output_tokens: int = 0
     good_output_tokens: int = 0
 
@@ -126,33 +131,39 @@ class ClassSecond:
         good = outcome is Outcome.GOOD
         self.finished += 1
         self.good += good
+        self.too_late += outcome is Outcome.TOO_LATE
         self.output_tokens += output_tokens
         self.good_output_tokens += output_tokens if good else 0
 
 
 @dataclass(slots=True)
-class ClassHistory:
-    """Recent results of each class, by second."""
+class ResultHistory:
+    """Recent results of each class, or of each tenant, by second."""
 
-    _rows: dict[str, dict[int, ClassSecond]] = field(default_factory=dict)
+    _rows: dict[str, dict[int, ResultSecond]] = field(default_factory=dict)
 
     def add(self, name: str, outcome: Outcome, *, output_tokens: int, second: int) -> None:
         """Count one request that ended in a second."""
+        self._row(name, second).add(outcome, output_tokens=output_tokens)
+
+    def limit(self, name: str, *, second: int) -> None:
+        """Count one request that a limit refused in a second."""
+        self._row(name, second).limited += 1
+
+    def _row(self, name: str, second: int) -> ResultSecond:
         rows = self._rows.setdefault(name, {})
         row = rows.get(second)
         if row is None:
-            for past in [known for known in rows if known <= second - CLASS_WINDOW_S]:
+            for past in [known for known in rows if known <= second - RESULT_WINDOW_S]:
                 del rows[past]
-            row = rows[second] = ClassSecond()
-        row.add(outcome, output_tokens=output_tokens)
+            row = rows[second] = ResultSecond()
+        return row
 
-    def window(self, name: str, *, second: int) -> ClassSecond:
-        """Return the sum over the `CLASS_WINDOW_S` seconds up to a second."""
-        total = ClassSecond()
+    def window(self, name: str, *, second: int) -> ResultSecond:
+        """Return the sum over the `RESULT_WINDOW_S` seconds up to a second."""
+        total = ResultSecond()
         for known, row in self._rows.get(name, {}).items():
-            if second - CLASS_WINDOW_S < known <= second:
-                total.finished += row.finished
-                total.good += row.good
-                total.output_tokens += row.output_tokens
-                total.good_output_tokens += row.good_output_tokens
+            if second - RESULT_WINDOW_S < known <= second:
+                for count in ResultSecond.__slots__:
+                    setattr(total, count, getattr(total, count) + getattr(row, count))
         return total

@@ -6,8 +6,8 @@ from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Late
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_routing.history import (
     HISTORY_S,
-    ClassHistory,
     Finished,
+    ResultHistory,
     SecondOfArrivals,
     woken_token_s,
 )
@@ -22,7 +22,7 @@ class SimulatedLedger:
     def __init__(self, *, epoch_s: float) -> None:
         self._epoch_s = epoch_s
         self.totals = Finished()
-        self.classes = ClassHistory()
+        self.classes = ResultHistory()
         self._arrivals: dict[int, SecondOfArrivals] = {}
         self._finished: dict[int, Finished] = {}
         self._best_effort: dict[int, None] = {}

@@ -19,7 +19,7 @@ from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.pool import Pool
-from tandem_routing.history import BUCKET_EDGES_TOKENS, CLASS_WINDOW_S, OVERDUE_S
+from tandem_routing.history import BUCKET_EDGES_TOKENS, OVERDUE_S, RESULT_WINDOW_S
 
 REVISION = "r1"
 UNSCHEDULED = "Unschedulable: no node has a free GPU"
@@ -142,7 +142,7 @@ def _classes(pool: Pool, now_s: float) -> Iterator[ClassWindow]:
         found = pool.ledger.classes.window(each.name, second=int(now_s))
         yield ClassWindow(
             name=each.name,
-            window_s=float(CLASS_WINDOW_S),
+            window_s=float(RESULT_WINDOW_S),
             finished=found.finished,
             good=found.good,
             output_tokens=found.output_tokens,

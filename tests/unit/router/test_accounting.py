@@ -234,13 +234,14 @@ def test_no_total_of_a_report_is_beyond_what_its_reader_takes() -> None:
 
     ledger.finish(verdict, None, output_tokens=2**60)
     ledger.finish_class("chat", verdict, output_tokens=2**60)
+    ledger.finish_tenant("acme", verdict, output_tokens=2**60)
     ledger.leg_began(pod)
     ledger.leg_ended(pod)
     ledger.leg_served(
         pod, prompt_tokens=2**60, cached_tokens=2**60, computed_tokens=2**60, output_tokens=2**60
     )
 
-    report = reported(ledger, classes=ledger.classes({"chat": 0}))
+    report = reported(ledger, classes=ledger.classes({"chat": 0}), tenants=ledger.tenants(["acme"]))
     read = ArrivalsReport.model_validate(report)
     assert read.finished[0][1].finished == 1
     assert read.finished[0][1].output_tokens == MOST_COUNT

@@ -2,12 +2,15 @@
 
 import asyncio
 import hashlib
+import json
 from typing import Any
 
 import pytest
 
+from tandem_contracts.arrivals import ArrivalsReport
+from tandem_contracts.router_settings import OTHER_TENANTS as OTHER
 from tandem_contracts.router_settings import RouterSettings
-from tandem_engine.router.http.tenant_desk import OTHER, KnownTenant, client_of
+from tandem_engine.router.http.tenant_desk import KnownTenant, client_of
 from tandem_routing.rank import FIRST
 from tandem_routing.tenant_shares import NO_TENANT
 from tests.unit.router.fake_engine import Script
@@ -199,6 +202,57 @@ async def test_only_named_tenants_have_labels(pool: Pool) -> None:
     page = await pool.metrics()
     labels = {line.partition('tenant="')[2].partition('"')[0] for line in page.splitlines()}
     assert labels - {""} == {"acme", OTHER}
+
+
+async def test_the_operator_hears_of_named_tenants_and_of_all_others_as_one(pool: Pool) -> None:
+    idle = {"name": "idle"}
+    pool.configure(tenants={"header": OF, "requests_per_minute": 1, "named": [ACME, idle]})
+    pool.engines["d0"].script = Script(tokens=5)
+
+    await pool.post(BODY, headers={"Authorization": f"Bearer {KEY}"})
+    for _ in range(2):
+        await pool.post(BODY, headers={OF: "someone", "Authorization": "Bearer sk-unknown"})
+    await pool.idle()
+
+    report = await pool.arrivals()
+    names = ("name", "finished", "good", "limited", "too_late", "output_tokens")
+    assert [tuple(each[name] for name in names) for each in report["tenants"]] == [
+        ("acme", 1, 1, 0, 0, 5),
+        ("idle", 0, 0, 0, 0, 0),
+        (OTHER, 1, 1, 1, 0, 5),
+    ]
+    hidden = ("someone", "unknown", hashlib.sha256(b"sk-unknown").hexdigest(), KEY, DIGEST)
+    assert not any(each in json.dumps(report) for each in hidden)
+
+
+async def test_a_pool_without_tenants_tells_of_none(pool: Pool) -> None:
+    await pool.post(BODY, headers={OF: "acme"})
+    await pool.idle()
+
+    assert (await pool.arrivals())["tenants"] == []
+
+
+async def test_what_is_shed_before_its_body_is_read_counts_for_its_tenant(pool: Pool) -> None:
+    tenants = {"header": OF, "named": [{"name": "acme"}]}
+    pool.configure(tenants=tenants, limits={"concurrent_requests": 1})
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+
+    status, _, _ = await pool.post(BODY, headers={OF: "acme"})
+
+    acme, _ = (await pool.arrivals())["tenants"]
+    assert (status, acme["finished"], acme["good"]) == (429, 1, 0)
+    gate.set()
+    await first
+
+
+async def test_a_report_has_no_more_tenants_than_the_operator_reads(pool: Pool) -> None:
+    pool.configure(tenants={"named": [{"name": f"t{number}"} for number in range(80)]})
+
+    read = ArrivalsReport.model_validate(await pool.arrivals())
+
+    assert (len(read.tenants), read.tenants[-1].name) == (65, OTHER)
 
 
 async def done_in_order(pool: Pool, tenants: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ report contains the start. Rows of a second change while exact token counts of i
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,14 +18,15 @@ from tandem_contracts.arrivals import (
     InSystem,
     LegReport,
     SickReport,
+    TenantReport,
 )
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_routing.history import (
     BUCKET_EDGES_TOKENS,
-    CLASS_WINDOW_S,
     HISTORY_S,
-    ClassHistory,
+    RESULT_WINDOW_S,
     Finished,
+    ResultHistory,
     SecondOfArrivals,
     woken_token_s,
 )
@@ -70,7 +71,8 @@ class Ledger:
         self._finished: dict[int, Finished] = {}
         self._legs: dict[str, LegTotals] = {}
         self._woken_token_s: float | None = None
-        self._classes = ClassHistory()
+        self._classes = ResultHistory()
+        self._tenants = ResultHistory()
 
     @property
     def now_s(self) -> float:
@@ -148,12 +150,39 @@ class Ledger:
             found.append(
                 ClassReport(
                     name=name,
-                    window_s=CLASS_WINDOW_S,
+                    window_s=RESULT_WINDOW_S,
                     finished=window.finished,
                     good=window.good,
                     output_tokens=min(window.output_tokens, MOST_COUNT),
                     good_output_tokens=min(window.good_output_tokens, MOST_COUNT),
                     queued_requests=waiting,
+                )
+            )
+        return found
+
+    def finish_tenant(self, name: str, verdict: Verdict, *, output_tokens: int) -> None:
+        """Count a request of a tenant that ended."""
+        second = int(self._wall())
+        self._tenants.add(name, verdict.outcome, output_tokens=output_tokens, second=second)
+
+    def limit_tenant(self, name: str) -> None:
+        """Count a request that a limit of its tenant refused."""
+        self._tenants.limit(name, second=int(self._wall()))
+
+    def tenants(self, names: Iterable[str]) -> list[TenantReport]:
+        """Return the recent results of each tenant."""
+        second, found = int(self._wall()), []
+        for name in names:
+            window = self._tenants.window(name, second=second)
+            found.append(
+                TenantReport(
+                    name=name,
+                    window_s=RESULT_WINDOW_S,
+                    finished=window.finished,
+                    good=window.good,
+                    too_late=window.too_late,
+                    limited=window.limited,
+                    output_tokens=min(window.output_tokens, MOST_COUNT),
                 )
             )
         return found
@@ -203,6 +232,7 @@ class Ledger:
         sick: list[SickReport],
         busy_share: float,
         classes: Sequence[ClassReport] = (),
+        tenants: Sequence[TenantReport] = (),
     ) -> ArrivalsReport:
         """Return the whole `/arrivals` document at `now_s` of the wall clock."""
         now = self._clock()
@@ -225,6 +255,7 @@ class Ledger:
             ),
             in_system=in_system,
             classes=list(classes),
+            tenants=list(tenants),
             legs=[
                 LegReport(
                     pod=name,

@@ -43,6 +43,7 @@ class Flight:
         arrival_second: the second in which it counts, as demand if it is `guaranteed`.
         slo_class: its class at arrival; `None`: there are no classes.
         tenant: whose share of the service it counts in.
+        tenant_name: how reports call its tenant; `None`: there are no tenants.
         settings: the settings at arrival; its deadlines stay as they were.
         prompt_tokens: estimated until the engine reports the exact number.
         placement: the place that it got from the queue.
@@ -67,6 +68,7 @@ class Flight:
     exact: bool
     slo_class: ClassSettings | None = field(default=None, kw_only=True)
     tenant: Tenant = field(default=NO_TENANT, kw_only=True)
+    tenant_name: str | None = field(default=None, kw_only=True)
     corrected: bool = False
     cached_tokens: int | None = None
     output_tokens: int = 0
@@ -291,6 +293,7 @@ class Accounts:
         arrived_wall_s: float,
         settings: RouterSettings,
         slo_class: ClassSettings | None,
+        tenant_name: str | None,
     ) -> None:
         """Count a request that was shed before its body was read."""
         now = self._clock()
@@ -311,7 +314,7 @@ class Accounts:
             output_tokens=0,
             guaranteed=guaranteed,
         )
-        self._count_class(slo_class, verdict, output_tokens=0)
+        self._count_by_kind(slo_class, tenant_name, verdict, output_tokens=0)
         if guaranteed:
             self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
         self.recent.ended(RecentRequest(arrived_s=arrived_wall_s, prompt_tokens=tokens))
@@ -343,7 +346,9 @@ class Accounts:
             output_tokens=flight.output_tokens,
             guaranteed=flight.guaranteed,
         )
-        self._count_class(flight.slo_class, verdict, output_tokens=flight.output_tokens)
+        self._count_by_kind(
+            flight.slo_class, flight.tenant_name, verdict, output_tokens=flight.output_tokens
+        )
         if verdict.outcome is Outcome.REFUSED:
             second = flight.arrival_second
             if flight.guaranteed:
@@ -373,9 +378,17 @@ class Accounts:
         if flight.trace is not None:
             flight.trace.end(verdict, flight.timeline, row)
 
-    def _count_class(
-        self, slo_class: ClassSettings | None, verdict: Verdict, *, output_tokens: int
+    def _count_by_kind(
+        self,
+        slo_class: ClassSettings | None,
+        tenant_name: str | None,
+        verdict: Verdict,
+        *,
+        output_tokens: int,
     ) -> None:
+        """Count a request that ended in the results of its class and of its tenant."""
+        if tenant_name is not None:
+            self.ledger.finish_tenant(tenant_name, verdict, output_tokens=output_tokens)
         if slo_class is not None:
             self.metrics.finish_class(slo_class.name, verdict, output_tokens=output_tokens)
             self.ledger.finish_class(slo_class.name, verdict, output_tokens=output_tokens)

@@ -87,7 +87,7 @@ class ClientServer:
         self.bodies = Bodies(settings=settings, clock=clock)
         # One body at a time: what is read of it takes many times the room of its text.
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
-        self.tenants = TenantDesk(metrics=accounts.metrics, clock=clock)
+        self.tenants = TenantDesk(ledger=accounts.ledger, metrics=accounts.metrics, clock=clock)
         self._tokenizer_calls = TokenizerCalls(
             tokenizers=tokenizers,
             metrics=accounts.metrics,
@@ -297,9 +297,14 @@ class ClientServer:
         """Count a request that was shed before its body was read."""
         tokens = self._estimate(kind, Prompt(size=body_bytes), settings)
         slo_class = class_of_head(request, settings)
+        tenant = client_of(request.headers, settings, credentials=credentials_of(request))
         self._accounts.arrive(tokens, slo_class)
         self._accounts.finish_unread(
-            tokens, arrived_wall_s=time.time(), settings=settings, slo_class=slo_class
+            tokens,
+            arrived_wall_s=time.time(),
+            settings=settings,
+            slo_class=slo_class,
+            tenant_name=None if tenant is None else tenant.label,
         )
 
     async def _call(
@@ -371,6 +376,7 @@ class ClientServer:
             arrival_second=self._accounts.arrive(tokens, slo_class),
             slo_class=slo_class,
             tenant=NO_TENANT if tenant is None else tenant.tenant,
+            tenant_name=None if tenant is None else tenant.label,
             trace=trace,
         )
         client = Client(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from tandem_contracts.arrivals import InSystem, SickReport
+from tandem_contracts.arrivals import MOST_TENANTS, InSystem, SickReport
 from tandem_contracts.names import ARRIVAL_PATH, ARRIVAL_WAIT_S
+from tandem_contracts.router_settings import OTHER_TENANTS
 from tandem_engine.router.accounting.busy import Busy
 from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.forwarding.flight import Accounts
@@ -102,6 +103,7 @@ class InternalServer:
             ),
             sick=self._sick(now_s),
             classes=ledger.classes(self._queued_by_class(queued)),
+            tenants=ledger.tenants(self._tenant_names()),
             busy_share=round(self._busy.share(), 3),
         )
         # Rows of seconds are plain.
@@ -123,6 +125,14 @@ class InternalServer:
         settings = self._settings.current
         classes = () if settings is None else settings.classes
         return {each.name: queued.by_class[each.name] for each in classes}
+
+    def _tenant_names(self) -> list[str]:
+        """Return the names of the pool's tenants, and that of all others."""
+        settings = self._settings.current
+        if settings is None or settings.tenants is None:
+            return []
+        named = settings.tenants.named[: MOST_TENANTS - 1]
+        return [*(each.name for each in named), OTHER_TENANTS]
 
     def _requests(self, request: web.BaseRequest) -> web.Response:
         """Return one page of recent requests."""

@@ -7,7 +7,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tandem_contracts.router_settings import RouterSettings, TenantSettings, TenantsSettings
+from tandem_contracts.router_settings import (
+    OTHER_TENANTS,
+    RouterSettings,
+    TenantSettings,
+    TenantsSettings,
+)
+from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.http.intake import digest_of
@@ -16,21 +22,18 @@ from tandem_engine.router.peers.spent import Spending, Spent
 from tandem_routing.tenant_limits import TenantLimit, TenantLimits
 from tandem_routing.tenant_shares import NO_TENANT, Tenant
 
-OTHER = "other"
-"""The label of all tenants that the pool does not name."""
-
 
 @dataclass(frozen=True, slots=True)
 class KnownTenant:
     """The tenant of a request.
 
     Attributes:
-        label: how metrics call it.
+        label: its name in metrics and reports.
     """
 
     tenant: Tenant
     limit: TenantLimit
-    label: str = OTHER
+    label: str = OTHER_TENANTS
 
 
 def client_of(
@@ -74,7 +77,10 @@ class TenantDesk:
         spending: what tenants asked for here, for the other routers.
     """
 
-    def __init__(self, *, metrics: RouterMetrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, *, ledger: Ledger, metrics: RouterMetrics, clock: Callable[[], float]
+    ) -> None:
+        self._ledger = ledger
         self._metrics = metrics
         self._clock = clock
         self._limits = TenantLimits()
@@ -90,6 +96,7 @@ class TenantDesk:
                 self.spending.add(client.tenant.name, requests=1, tokens=tokens)
             return
         self._metrics.tenant_refused.labels(client.label, refusal.what.value).inc()
+        self._ledger.limit_tenant(client.label)
         raise _too_much(
             f"This tenant has reached its limit of {refusal.limit} {refusal.what.value} a minute;"
             f" try again after {refusal.retry_after_s} s.",
