@@ -32,6 +32,7 @@ class FakePods:
         self.started_s = time.time() - 7200
         self.silent = False
         self.classes: list[dict[str, object]] = []
+        self.tenants: list[dict[str, object]] = []
         self._loaded = None
         self._held_since = None
         self._rings = threading.Event()
@@ -100,6 +101,7 @@ class FakePods:
             "finished": finished,
             "in_system": in_system,
             "classes": self.classes,
+            "tenants": self.tenants,
             "legs": legs,
         }
 

@@ -313,6 +313,10 @@ FULL_STATUS = PoolStatus.model_validate(
             "goodputPerGPU": "1.83",
             "blame": {"prefill": 3},
         },
+        "tenants": [
+            {"name": "acme", "attainment": "99.2%", "requests": "7", "refused": "0"},
+            {"name": "other", "requests": "0", "refused": "0", "outputTokens": "0"},
+        ],
         "decision": {
             "time": "2026-01-01T00:00:00Z",
             "prefill": {"from": 2, "to": 3},

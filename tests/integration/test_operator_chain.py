@@ -80,6 +80,29 @@ def test_classes_reach_the_routers_and_come_back_as_status(serving):
     ]
 
 
+def test_tenants_come_back_as_status(serving):
+    pool, pods = serving
+    tenants = {"named": [{"name": "acme"}]}
+    pool.apply(router={"tenants": tenants}, scaling={"stabilization": "5s"})
+    counted = {"window_s": 120.0, "too_late": 0, "output_tokens": 600}
+    pods.tenants = [
+        {"name": "acme", "finished": 8, "good": 6, "limited": 4, **counted},
+        {"name": "unknown", "finished": 8, "good": 6, "limited": 0, **counted},
+    ]
+
+    told = eventually(lambda: pool.get()["status"].get("tenants"))
+
+    assert told == [
+        {
+            "name": "acme",
+            "attainment": "75.0%",
+            "requests": "0.1",
+            "refused": "0.03",
+            "outputTokens": "5",
+        }
+    ]
+
+
 def test_routers_that_are_no_longer_ready_are_still_read(serving):
     pool, pods = serving
     pool.lose_readiness("router")

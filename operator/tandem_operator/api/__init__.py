@@ -51,6 +51,7 @@ from tandem_operator.api.v1alpha1.status import (
     SleepStatus,
     SloStatus,
     Step,
+    TenantStatus,
     WakeStatus,
     parse_status,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "SloClass",
     "SloStatus",
     "Step",
+    "TenantStatus",
     "Tenants",
     "Timeouts",
     "WakeStatus",

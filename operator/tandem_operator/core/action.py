@@ -18,7 +18,7 @@ from tandem_operator.core.learn.correction import urgent_floors
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.objective.rest import Pauses, Rest
-from tandem_operator.core.observe.arrivals import by_class, outcomes
+from tandem_operator.core.observe.arrivals import by_class, by_tenant, outcomes
 from tandem_operator.core.quota.demand_curve import Curve, demand_curve
 from tandem_operator.core.quota.share import Crest, Quota, Share, crest_of, take_share
 from tandem_operator.core.role import Role
@@ -308,6 +308,7 @@ def tell(
             minute=seen.minute,
             recent=outcomes(seen.observation.routers, window_s=RECENT_S),
             classes=by_class(granted.spec.classes, seen.observation.routers),
+            tenants=by_tenant(granted.spec.tenants, seen.observation.routers),
             latency=seen.observation.latency,
             # Two seconds of history give no rate, just as they give no forecast.
             rate_rps=None if ahead.expected is None else sized.rate_rps,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.objective.rest import Rest
-from tandem_operator.core.observation import ClassWindow, Quantiles
+from tandem_operator.core.observation import ClassWindow, Quantiles, TenantWindow
 from tandem_operator.core.quota.share import Share
 from tandem_operator.core.role import Role
 from tandem_operator.core.schedules import Called
@@ -64,7 +64,8 @@ class Attainment:
     """The recent window against the SLO. Rates per second; `None` if no request ended.
 
     Attributes:
-        classes: all requests by class; the other fields cover only guaranteed requests.
+        classes, tenants: all requests, by each of them; the other fields cover only guaranteed
+            requests.
     """
 
     window_s: float
@@ -75,6 +76,7 @@ class Attainment:
     tpot: Quantiles
     blame: Mapping[str, int]
     classes: tuple[ClassWindow, ...] = ()
+    tenants: tuple[TenantWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,25 @@ class ClassWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantWindow:
+    """Results of one tenant at one router in the last `window_s`.
+
+    Attributes:
+        finished: without `limited` ones.
+        too_late: the part of `finished` that was refused, because it could not be on time any more.
+        limited: requests that a limit of the tenant refused.
+    """
+
+    name: str
+    window_s: float
+    finished: int
+    good: int
+    too_late: int
+    limited: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class RouterReport:
     """One router's answer to `/arrivals`. Seconds not listed after `started_s` had no event.
 
@@ -176,6 +195,7 @@ class RouterReport:
         arrivals, finished, queued_prompt_tokens, overdue_requests: of guaranteed requests alone.
         best_effort: seconds in which requests of best effort came.
         classes: all requests by class, if there are classes.
+        tenants: all requests by tenant, if there are tenants.
         held_prompt_tokens: the part of `queued_prompt_tokens` that decode replicas held back for
             most of its wait.
         overdue_requests: waiting requests that became late within the last minute.
@@ -205,6 +225,7 @@ class RouterReport:
     sick: tuple[SickPod, ...] = ()
     busy_share: float | None = None
     classes: tuple[ClassWindow, ...] = ()
+    tenants: tuple[TenantWindow, ...] = ()
     ended: bool = False
     joined: bool = False
     lost_s: float | None = None

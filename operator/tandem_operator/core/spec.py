@@ -69,6 +69,7 @@ class PoolSpec:
     Attributes:
         slo: the strictest bounds of guaranteed requests, for which replicas are held.
         classes: of requests, if there are several.
+        tenants: names of the tenants that routers report, if the pool has tenants.
         rollout_gpus: the part of the budget for a rollout; `gpu_budget` is without it.
         sleep_after_s: time without requests before both roles go to zero; `None`: never.
         periods: of all schedules, as far as they matter now: at least what is in force, and the
@@ -94,6 +95,7 @@ class PoolSpec:
         return self.sleep_after_s is not None and all(each.managed for each in self.roles.values())
 
     classes: tuple[SloClass, ...] = ()
+    tenants: tuple[str, ...] = ()
     periods: tuple[Period, ...] = ()
 
     @property

@@ -205,5 +205,6 @@ def _ended(report: RouterReport, now_s: float) -> RouterReport:
         legs=(),
         sick=(),
         classes=(),
+        tenants=(),
         ended=True,
     )

@@ -12,6 +12,7 @@ from tandem_operator.core.observation import (
     Leg,
     RouterReport,
     SickPod,
+    TenantWindow,
 )
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.lenient import parse_bounded
@@ -61,4 +62,5 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
         busy_share=report.busy_share,
         woken_token_s=None if report.woken_token_s is None else report.woken_token_s + shift_s,
         classes=tuple(ClassWindow(**each.model_dump()) for each in report.classes),
+        tenants=tuple(TenantWindow(**each.model_dump()) for each in report.tenants),
     )

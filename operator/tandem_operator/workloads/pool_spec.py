@@ -1,5 +1,6 @@
 """The core's spec from the API's: SI units, and no field that restarts a pod."""
 
+from tandem_contracts.router_settings import OTHER_TENANTS
 from tandem_operator import api
 from tandem_operator.api import (
     DecodeAdmission,
@@ -37,6 +38,7 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
         if scaling.scale_to_zero_after is None
         else duration_s(scaling.scale_to_zero_after),
         classes=classes,
+        tenants=tenants_of(spec.router),
     )
 
 
@@ -55,6 +57,13 @@ def classes_of(slo: api.Slo) -> tuple[SloClass, ...]:
     if not found or any(each.name == DEFAULT_CLASS for each in found):
         return found
     return (SloClass(DEFAULT_CLASS, _slo_of(slo.bounds())), *found)
+
+
+def tenants_of(router: Router) -> tuple[str, ...]:
+    """Return the names of a pool's tenants, and that of all others; empty: it has no tenants."""
+    if router.tenants is None:
+        return ()
+    return (*(each.name for each in router.tenants.named or ()), OTHER_TENANTS)
 
 
 def _slo_of(bounds: SloBounds) -> Slo:

@@ -75,6 +75,26 @@ def test_each_class_is_told_of(explain):
     assert "class default" in result.stdout
 
 
+def test_each_tenant_is_told_of(explain):
+    told = copy.deepcopy(pool())
+    told["status"]["tenants"] = [
+        {
+            "name": "search",
+            "attainment": "75.0%",
+            "requests": "4",
+            "refused": "0.5",
+            "outputTokens": "90",
+        },
+        {"name": "other", "requests": "0", "refused": "0", "outputTokens": "0"},
+    ]
+
+    shown = re.sub(" +", " ", explain(told).stdout)
+
+    told_of = "tenant search 75.0% attainment, 4 requests/s, 0.5 refused/s, 90 output tokens/s"
+    assert told_of in shown
+    assert "tenant other -" in shown
+
+
 def test_each_schedule_is_told_of(explain):
     told = copy.deepcopy(pool())
     told["status"]["schedules"] = [

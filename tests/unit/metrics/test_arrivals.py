@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tandem_operator.core.observation import SickPod
+from tandem_operator.core.observation import SickPod, TenantWindow
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.router_arrivals import parse_arrivals
 
@@ -81,6 +81,14 @@ def test_a_report_of_an_older_router_is_accepted():
     report = parsed(in_system={**older, "prefill_requests": 1, "decode_requests": 4})
 
     assert (report.held_prompt_tokens, report.overdue_requests) == (0, 0)
+
+
+def test_a_report_tells_of_tenants_if_the_pool_has_any():
+    acme = {"name": "acme", "window_s": 120, "finished": 3, "good": 2, "too_late": 1}
+    told = acme | {"limited": 4, "output_tokens": 90}
+
+    assert parsed(tenants=[told]).tenants == (TenantWindow(**told),)
+    assert parsed().tenants == ()
 
 
 def test_a_router_that_tells_of_no_echoes_has_none():

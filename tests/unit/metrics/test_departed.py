@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.observation import ClassWindow
+from tandem_operator.core.observation import ClassWindow, TenantWindow
 from tandem_operator.core.observe.arrivals import HISTORY_S, merge
 from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.source import RouterTarget, Targets
@@ -44,7 +44,9 @@ def test_the_arrivals_of_a_router_that_is_gone_stay_in_the_history():
 def test_nothing_waits_in_a_router_that_is_gone():
     departed = Departed()
     batch = ClassWindow("batch", 120.0, 9, 9, 90, 90, queued_requests=3)
-    busy = replace(told("b", 5, legs=[leg("p-1")]), **BUSY, classes=(batch,))
+    acme = TenantWindow("acme", 120.0, 9, 9, 0, 0, 90)
+    told_b = told("b", 5, legs=[leg("p-1")])
+    busy = replace(told_b, **BUSY, classes=(batch,), tenants=(acme,))
     departed.add(targets("a", "b"), (told("a"), busy), now_s=NOW_S)
 
     found = departed.add(targets("a"), (told("a"),), now_s=NOW_S + 5)
@@ -53,7 +55,7 @@ def test_nothing_waits_in_a_router_that_is_gone():
     assert (gone.router, gone.ended, gone.sampled_s) == ("b", True, NOW_S + 5)
     assert (gone.queued_requests, gone.queued_prompt_tokens, gone.prefill_requests) == (0, 0, 0)
     assert gone.legs == ()
-    assert gone.classes == ()
+    assert (gone.classes, gone.tenants) == ((), ())
 
 
 def test_a_router_that_merely_does_not_answer_is_missing_and_not_gone():

@@ -181,6 +181,21 @@ class SloStatus(ApiModel):
     requests."""
 
 
+class TenantStatus(ApiModel):
+    """Results of one tenant in the last two minutes."""
+
+    name: Text
+    """Name in spec.router.tenants.named; other: all others."""
+    attainment: Text | None = None
+    """Good requests as a share of those within its limits."""
+    requests: Text | None = None
+    """Requests per second that ended, refused ones included."""
+    refused: Text | None = None
+    """Requests per second refused by a limit, or because they would be late."""
+    output_tokens: Text | None = None
+    """Output tokens per second."""
+
+
 class CostStatus(ApiModel):
     """Cost of the pool by the price in spec.cost, with the currency behind each amount."""
 
@@ -329,6 +344,15 @@ class PoolStatus(ApiModel):
     """State of the routers."""
     slo: SloStatus | None = None
     """Latency and goodput of the recent window."""
+    tenants: (
+        Annotated[
+            list[TenantStatus],
+            Field(max_length=65),
+            ListMap("name"),
+        ]
+        | None
+    ) = None
+    """Results by tenant; absent without spec.router.tenants."""
     cost: CostStatus | None = None
     """Cost of the pool; absent without spec.cost."""
     figures: FiguresStatus | None = None

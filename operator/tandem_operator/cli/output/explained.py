@@ -69,7 +69,7 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
     if found.status.endpoint:
         line(found.status.endpoint, "dim")
     console.print(_fleets(found))
-    measured = list(measurements(found))
+    measured = [*measurements(found), *tenant_pairs(found)]
     if measured:
         head("Measured in the recent window")
         console.print(_pairs(measured))
@@ -158,6 +158,19 @@ def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
     if slo_status.blame:
         causes = sorted(slo_status.blame.items(), key=lambda item: -item[1])
         yield "misses by cause", ", ".join(f"{cause} {count}" for cause, count in causes)
+
+
+def tenant_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
+    """Yield the results of each tenant."""
+    for each in found.status.tenants or ():
+        kept = UNKNOWN if each.attainment is None else f"{each.attainment} attainment"
+        rates = {
+            "requests/s": each.requests,
+            "refused/s": each.refused,
+            "output tokens/s": each.output_tokens,
+        }
+        told = (f", {rate} {unit}" for unit, rate in rates.items() if rate not in (None, "0"))
+        yield f"tenant {each.name}", kept + "".join(told)
 
 
 def _spent(cost: CostStatus) -> str:

@@ -56,6 +56,7 @@ def report(view: View) -> Decision:
             tpot=latency.tpot if latency is not None else Quantiles(),
             blame=recent.blame,
             classes=view.classes,
+            tenants=view.tenants,
         ),
         inputs=_inputs(view),
         next_tick_s=view.next_tick_s,

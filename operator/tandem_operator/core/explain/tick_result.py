@@ -9,7 +9,7 @@ from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.objective.rest import Pauses, Rest
-from tandem_operator.core.observation import ClassWindow, Latency
+from tandem_operator.core.observation import ClassWindow, Latency, TenantWindow
 from tandem_operator.core.observe.arrivals import Outcomes
 from tandem_operator.core.observe.freshness import Freshness
 from tandem_operator.core.observe.role_pods import RolePods, Starts
@@ -53,6 +53,7 @@ class View:
     lead_s: float = 0.0
     """Time from a decision until both roles serve."""
     classes: tuple[ClassWindow, ...] = ()
+    tenants: tuple[TenantWindow, ...] = ()
     kept_on_nodes: tuple[Role, ...] = ()
     """Roles whose only pod must stay on its node: the budget has no room for another."""
 

@@ -6,7 +6,12 @@ from functools import lru_cache
 from math import ceil, floor, sqrt
 from typing import NamedTuple
 
-from tandem_operator.core.observation import ClassWindow, FinishedSecond, RouterReport
+from tandem_operator.core.observation import (
+    ClassWindow,
+    FinishedSecond,
+    RouterReport,
+    TenantWindow,
+)
 from tandem_operator.core.slo import SloClass
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
@@ -248,6 +253,26 @@ def by_class(
                     output_tokens=_total([window.output_tokens for window in windows]),
                     good_output_tokens=_total([window.good_output_tokens for window in windows]),
                     queued_requests=_total([window.queued_requests for window in windows]),
+                )
+            )
+    return tuple(found)
+
+
+def by_tenant(names: Sequence[str], reports: Sequence[RouterReport]) -> tuple[TenantWindow, ...]:
+    """Return the results of each tenant, over all routers."""
+    found = []
+    for name in names:
+        windows = [window for report in reports for window in report.tenants if window.name == name]
+        if windows:
+            found.append(
+                TenantWindow(
+                    name=name,
+                    window_s=max(1.0, *(window.window_s for window in windows)),
+                    finished=_total([window.finished for window in windows]),
+                    good=_total([window.good for window in windows]),
+                    too_late=_total([window.too_late for window in windows]),
+                    limited=_total([window.limited for window in windows]),
+                    output_tokens=_total([window.output_tokens for window in windows]),
                 )
             )
     return tuple(found)

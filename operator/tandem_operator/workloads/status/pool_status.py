@@ -14,12 +14,13 @@ from tandem_operator.api import (
     RouterStatus,
     SloStatus,
     Step,
+    TenantStatus,
     format_duration,
     format_rate,
     format_ratio,
 )
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.observation import ClassWindow, PodPhase, Quantiles
+from tandem_operator.core.observation import ClassWindow, PodPhase, Quantiles, TenantWindow
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.observed.live_objects import LiveObjects
@@ -65,6 +66,7 @@ def status_of(facts: PoolFacts) -> PoolStatus:
         decode=_role_status(facts, Role.DECODE),
         router=_router_status(facts),
         slo=_slo_status(facts),
+        tenants=[_tenant_status(each) for each in facts.decision.recent.tenants] or None,
         cost=None
         if facts.cost is None
         else cost_of(facts.cost, gpus=facts.gpus_held(), recent=facts.decision.recent),
@@ -164,6 +166,17 @@ def _class_status(window: ClassWindow) -> ClassStatus:
         goodput=format_rate(window.good / window.window_s),
         good_tokens=format_rate(window.good_output_tokens / window.window_s),
         queued=window.queued_requests,
+    )
+
+
+def _tenant_status(window: TenantWindow) -> TenantStatus:
+    requests, refused = window.finished + window.limited, window.too_late + window.limited
+    return TenantStatus(
+        name=window.name,
+        attainment=format_ratio(window.good / window.finished) if window.finished else None,
+        requests=format_rate(requests / window.window_s),
+        refused=format_rate(refused / window.window_s),
+        output_tokens=format_rate(window.output_tokens / window.window_s),
     )
 
 
