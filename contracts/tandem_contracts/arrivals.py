@@ -153,6 +153,9 @@ class ArrivalsReport(Part):
     legs: Annotated[list[LegReport], Field(max_length=MOST_LEGS)]
     sick: list[SickReport] = Field(default_factory=list, max_length=MOST_LEGS)
     """A pod that was ejected only once is not listed while it waits for its trial request."""
+    cache_worth_tokens: dict[Name, Count] = Field(default_factory=dict, max_length=MOST_LEGS)
+    """By prefill pod, the prompt tokens that its cache alone saved this router lately: older ones
+    count less, by a factor of e in 60 s. Empty if the router does not place by prefix."""
     busy_share: Amount | None = None
     """Share of one core that the router used in the last half minute. A router computes on one
     thread."""

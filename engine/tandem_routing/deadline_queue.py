@@ -77,6 +77,11 @@ class Expected:
         near = self.near.get(at)
         return 0 if near is None else near.held_tokens
 
+    def saved_tokens(self, at: str) -> int:
+        """Return how many more tokens of its prompt the pod has cached than any other pod."""
+        others = (near.cached_tokens for pod, near in self.near.items() if pod != at)
+        return max(0, self.cached_tokens(at) - max(others, default=0))
+
 
 class Waiting(Protocol):
     """A waiting request, as the queue sees it."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
+from tandem_routing.cache_worth import CacheWorth
+
 MOST_MARKS = 131_072
 """Of all pods together."""
 USUAL_CAPACITY_TOKENS = 500_000
@@ -50,9 +52,15 @@ class _Cache:
 
 
 class PrefixIndex(Generic[K]):
-    """What each pod should have cached. `capacity_tokens`: what one pod holds."""
+    """What each pod should have cached.
+
+    Attributes:
+        capacity_tokens: what one pod holds.
+        worth: what the cache of each pod saved lately.
+    """
 
     def __init__(self, *, most_marks: int = MOST_MARKS) -> None:
+        self.worth: CacheWorth[K] = CacheWorth()
         self.capacity_tokens: float = USUAL_CAPACITY_TOKENS
         self._most_marks = most_marks
         self._caches: dict[K, _Cache] = {}
@@ -115,6 +123,7 @@ class PrefixIndex(Generic[K]):
 
     def forget(self, pod: K) -> None:
         """Forget a pod that is gone, or whose engine began anew."""
+        self.worth.forget(pod)
         cache = self._caches.pop(pod, None)
         if cache is not None:
             del self._by_bit[cache.bit]
@@ -123,6 +132,7 @@ class PrefixIndex(Generic[K]):
 
     def forget_all(self) -> None:
         """Forget every pod."""
+        self.worth.forget_all()
         self._caches.clear()
         self._by_bit.clear()
         self._holders.clear()

@@ -200,6 +200,7 @@ class RouterReport:
             most of its wait.
         overdue_requests: waiting requests that became late within the last minute.
         held_overdue_requests: the part of them that decode replicas held back.
+        cache_worth_tokens: by prefill pod, what its cache saved this router lately.
         busy_share: of one core, which is all that it can use.
         ended: its process is gone; this is its last history.
         joined: other routers had clients until it took some, and their reports are here too.
@@ -223,6 +224,7 @@ class RouterReport:
     overdue_requests: int = 0
     held_overdue_requests: int = 0
     sick: tuple[SickPod, ...] = ()
+    cache_worth_tokens: Mapping[str, int] = field(default_factory=dict)
     busy_share: float | None = None
     classes: tuple[ClassWindow, ...] = ()
     tenants: tuple[TenantWindow, ...] = ()

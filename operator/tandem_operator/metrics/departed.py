@@ -204,6 +204,7 @@ def _ended(report: RouterReport, now_s: float) -> RouterReport:
         decode_requests=0,
         legs=(),
         sick=(),
+        cache_worth_tokens={},
         classes=(),
         tenants=(),
         ended=True,

@@ -59,6 +59,7 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
             SickPod(sick.pod, Role(sick.role), sick.since_s + shift_s, sick.reason)
             for sick in report.sick
         ),
+        cache_worth_tokens=report.cache_worth_tokens,
         busy_share=report.busy_share,
         woken_token_s=None if report.woken_token_s is None else report.woken_token_s + shift_s,
         classes=tuple(ClassWindow(**each.model_dump()) for each in report.classes),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tandem_operator.core.guard.leaving_order import computed_tokens_each, leaving_cost
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import class_named
 from tandem_operator.core.spec import PoolSpec
@@ -68,6 +69,7 @@ class Pool:
             clock=clock,
             cluster=cluster,
             engine=self._prefill_engine,
+            leaving_cost=self._prefill_cost,
             up_to_date=lambda pod: None,
             when_ready=self._prefill_ready,
         )
@@ -78,6 +80,7 @@ class Pool:
             clock=clock,
             cluster=cluster,
             engine=self._decode_engine,
+            leaving_cost=lambda pod: leaving_cost(pod.engine.requests),
             up_to_date=self._advance,
             when_ready=self._decode_ready,
         )
@@ -152,6 +155,14 @@ class Pool:
         profile = self.setup.profile
         jitter = jitter_factors(profile, name)
         return DecodePod(profile, jitter=jitter, at_s=self.clock.now_s)
+
+    def _prefill_cost(self, pod: SimulatedPod[PrefillPod]) -> int:
+        totals = [each.engine.totals for each in (*self.prefill.pods, *self.prefill.gone)]
+        return leaving_cost(
+            pod.engine.requests,
+            worth_tokens=self.router.view.cache_worth(self.clock.now_s)[pod.name],
+            tokens_each=computed_tokens_each(totals),
+        )
 
     def _prefill_ready(self) -> None:
         self.router.pump()

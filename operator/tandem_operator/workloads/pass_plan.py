@@ -215,7 +215,7 @@ def _planned(
         costs=tuple(
             cost
             for component in shrinking
-            for cost in deletion_costs(seen.of(component), world.engines)
+            for cost in deletion_costs(seen.of(component), world.engines, world.routers)
         ),
         replicas=replicas,
         mirrored=mirrored_counts(world, name, seen),

@@ -54,6 +54,7 @@ REPORT = {
         }
     ],
     "sick": [{"pod": "tiny-decode-y", "role": "decode", "since_s": 1090.0, "reason": "kv"}],
+    "cache_worth_tokens": {"tiny-prefill-x": 7000},
 }
 
 
@@ -74,6 +75,7 @@ def test_reads_the_documented_answer():
     assert report.held_overdue_requests == 1
     assert report.started_s == 1000.5
     assert report.sick == (SickPod("tiny-decode-y", Role.DECODE, 1090.0, "kv"),)
+    assert report.cache_worth_tokens == {"tiny-prefill-x": 7000}
 
 
 def test_a_report_of_an_older_router_is_accepted():
@@ -98,10 +100,13 @@ def test_a_router_that_tells_of_no_echoes_has_none():
     assert parsed(finished=older).finished[0].echoes == {}
 
 
-def test_an_older_router_knows_of_no_sick_engine():
-    older = {name: value for name, value in REPORT.items() if name != "sick"}
+def test_an_older_router_knows_of_no_sick_engine_and_of_no_worth():
+    newer = ("sick", "cache_worth_tokens")
+    older = {name: value for name, value in REPORT.items() if name not in newer}
 
-    assert parse_arrivals(json.dumps(older).encode(), now_s=1100.4).sick == ()
+    report = parse_arrivals(json.dumps(older).encode(), now_s=1100.4)
+
+    assert (report.sick, report.cache_worth_tokens) == ((), {})
 
 
 def test_since_when_an_engine_is_sick_is_told_on_this_clock():

@@ -152,6 +152,8 @@ async def test_a_report_over_its_size_is_refused():
         ({"arrivals": [[1, [0, 0, 10**400], [0, 0, 0], 0]]}, "arrivals"),
         ({"bucket_edges_tokens": list(range(40))}, "bucket_edges_tokens"),
         ({"legs": [REPORT["legs"][0] | {"pod": "p" * 300}]}, "legs.0.pod"),
+        ({"cache_worth_tokens": {f"p{n}": 1 for n in range(4097)}}, "cache_worth_tokens"),
+        ({"cache_worth_tokens": {"p": 10**400}}, "cache_worth_tokens"),
         ({"finished": [[1, REPORT["finished"][0][1] | {"blame": {"x" * 4000: 1}}]]}, "blame"),
     ],
 )

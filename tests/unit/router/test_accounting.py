@@ -32,7 +32,8 @@ def reported(ledger: Ledger, **more: Any) -> dict[str, Any]:
     nobody = InSystem(
         queued_requests=0, queued_prompt_tokens=0, prefill_requests=0, decode_requests=0
     )
-    report = ledger.report(now_s=ledger.now_s, in_system=nobody, sick=[], busy_share=0.0, **more)
+    quiet: dict[str, Any] = {"sick": [], "busy_share": 0.0, "cache_worth": {}}
+    report = ledger.report(now_s=ledger.now_s, in_system=nobody, **quiet | more)
     document: dict[str, Any] = json.loads(report.model_dump_json(by_alias=True, warnings=False))
     return document
 

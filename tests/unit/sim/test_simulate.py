@@ -83,6 +83,22 @@ def test_the_emptiest_pod_drains_and_finishes_what_it_has() -> None:
     assert gone.gone_s > 7.0
 
 
+@pytest.mark.parametrize(("spread", "gone"), [(Spread.PREFIX, 0), (Spread.LEAST_LOADED, 1)])
+def test_the_prefill_pod_whose_cache_saved_least_leaves_first(spread: Spread, gone: int) -> None:
+    # Two conversations, each at a pod of its own; that at the younger pod goes on.
+    turns = [(0.0, 1), (0.0, 2), *((at_s, 2) for at_s in (1.0, 2.0, 3.0, 9.0))]
+    trace = Trace(
+        "turns",
+        tuple(TraceRequest(at_s, 5000, 5, (9 * who, 9 * who + 1)) for at_s, who in turns),
+    )
+    setup = make_setup(trace, decode=1, router=QueueSettings(spread=spread))
+    run = Simulation(Scenario(pools=(setup,)), {"pool": Plan((1, 1))})
+
+    run.run()
+
+    assert [pod.index for pod in run.pool("pool").prefill.gone] == [gone]
+
+
 @pytest.mark.parametrize(("outputs", "index"), [((500, 2000), 0), ((2000, 500), 1)])
 def test_the_emptiest_pod_is_that_of_now_and_not_of_metrics_that_come_late(
     outputs: tuple[int, int], index: int

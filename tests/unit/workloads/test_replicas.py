@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import Leg
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.observed.deletion_cost import LEAVING_COST, UNKNOWN_LOAD_COST
@@ -186,10 +187,57 @@ def test_a_cost_that_stands_already_is_not_written_again():
 
 def test_no_cost_is_written_without_a_shrink():
     engines = (sample("tiny-decode-0", Role.DECODE, running=2),)
+    worth = report(cache_worth_tokens={"tiny-prefill-0": 5000})
 
-    made = plan(replace(running(), engines=engines, routers=(report(),)), now_s=NOW_S)
+    made = plan(replace(running(), engines=engines, routers=(worth,)), now_s=NOW_S)
 
     assert made.costs == ()
+
+
+def prefill_costs(*worth, loads=(0, 0, 0), **more):
+    """Return the costs of three prefill pods, of which two go, by what their caches saved."""
+    live = running({"prefill": {"minReplicas": 3}}, prefill=3)
+    live = edited(live, {"prefill": {"minReplicas": 1, "maxReplicas": 1}})
+    engines = tuple(
+        sample(f"tiny-prefill-{i}", Role.PREFILL, running=load) for i, load in enumerate(loads)
+    )
+    # Each request took 500 tokens of work.
+    leg = Leg("tiny-prefill-0", Role.PREFILL, 9.0, 20, 30_000, 20_000, 0.0, 0)
+    routers = tuple(
+        report(router=f"tiny-router-{i}", cache_worth_tokens=each, legs=(leg,))
+        for i, each in enumerate(worth)
+    )
+    made = plan(replace(live, engines=engines, routers=routers, **more), now_s=NOW_S)
+    assert made.replicas["prefill"] == 1
+    return {each.pod: each.cost for each in made.costs}
+
+
+def test_the_prefill_pod_whose_cache_saved_least_leaves_first():
+    costs = prefill_costs(
+        {"tiny-prefill-0": 4000, "tiny-prefill-1": 1000},
+        {"tiny-prefill-0": 1000, "tiny-prefill-2": 1500},
+        loads=(0, 0, 1),
+    )
+
+    assert costs == {"tiny-prefill-0": 10, "tiny-prefill-1": 2, "tiny-prefill-2": 4}
+
+
+def test_without_saved_tokens_the_emptiest_prefill_pod_leaves_first():
+    costs = prefill_costs({}, loads=(2, 0, 1))
+
+    assert costs == {"tiny-prefill-0": 2, "tiny-prefill-1": 0, "tiny-prefill-2": 1}
+
+
+def test_a_cache_that_saves_much_does_not_keep_a_pod_on_a_node_being_emptied():
+    costs = prefill_costs({"tiny-prefill-0": 10**15}, cordoned=frozenset(("node-1",)))
+
+    assert set(costs.values()) == {LEAVING_COST}
+
+
+def test_no_worth_is_more_than_that_of_a_pod_of_unknown_load():
+    costs = prefill_costs({"tiny-prefill-0": 2**53}, loads=(0, 0))
+
+    assert costs["tiny-prefill-0"] < costs["tiny-prefill-2"] == UNKNOWN_LOAD_COST
 
 
 @pytest.mark.parametrize("handover", [PAUSED, EXTERNAL])

@@ -231,6 +231,7 @@ class Ledger:
         in_system: InSystem,
         sick: list[SickReport],
         busy_share: float,
+        cache_worth: Mapping[str, int],
         classes: Sequence[ClassReport] = (),
         tenants: Sequence[TenantReport] = (),
     ) -> ArrivalsReport:
@@ -270,6 +271,9 @@ class Ledger:
                 for name, leg in sorted(self._legs.items())
             ],
             sick=sick,
+            cache_worth_tokens={
+                name: min(tokens, MOST_COUNT) for name, tokens in sorted(cache_worth.items())
+            },
             busy_share=busy_share,
             woken_token_s=self._woken_token_s,
         )

@@ -104,6 +104,7 @@ class InternalServer:
             sick=self._sick(now_s),
             classes=ledger.classes(self._queued_by_class(queued)),
             tenants=ledger.tenants(self._tenant_names()),
+            cache_worth=self._cache_worth(),
             busy_share=round(self._busy.share(), 3),
         )
         # Rows of seconds are plain.
@@ -133,6 +134,11 @@ class InternalServer:
             return []
         named = settings.tenants.named[: MOST_TENANTS - 1]
         return [*(each.name for each in named), OTHER_TENANTS]
+
+    def _cache_worth(self) -> dict[str, int]:
+        """Return the tokens that the cache of each prefill pod saved lately, by the pod's name."""
+        worth = self._waiting.caches.worth.by_pod(asyncio.get_running_loop().time())
+        return {pod.name: tokens for pod, tokens in worth.items()}
 
     def _requests(self, request: web.BaseRequest) -> web.Response:
         """Return one page of recent requests."""

@@ -57,6 +57,7 @@ class Places:
         )
         if pod is not None:
             self._caches.sent(pod, waiter.prefix)
+            self._caches.worth.add(pod, expected.saved_tokens(pod.name), now=self._clock())
             pod.enter(placement.load, self._clock())
             self._at_prefill.add(placement)
         self.coming.begin(placement, turn.decode_load)

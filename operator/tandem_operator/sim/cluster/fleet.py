@@ -14,10 +14,11 @@ DRAIN_LOOK_S = 1.0
 
 @dataclass(slots=True, eq=False)
 class SimulatedFleet(Generic[E]):
-    """The existing pods and the past ones. The emptiest pods leave first.
+    """The existing pods and the past ones. The pods whose end costs least leave first.
 
     Attributes:
         engine: makes the engine of a new pod with this name.
+        leaving_cost: returns what the end of a pod costs.
         up_to_date: brings a pod's engine to the present before it is looked at.
         when_ready: called with each pod that becomes ready.
     """
@@ -28,6 +29,7 @@ class SimulatedFleet(Generic[E]):
     clock: Clock
     cluster: Cluster
     engine: Callable[[str], E]
+    leaving_cost: Callable[[SimulatedPod[E]], int]
     up_to_date: Callable[[SimulatedPod[E]], None]
     when_ready: Callable[[], None]
     asked: int = 0
@@ -58,7 +60,7 @@ class SimulatedFleet(Generic[E]):
         if len(alive) > count:
             for pod in alive:
                 self.up_to_date(pod)
-        for pod in sorted(alive, key=_worth)[: max(0, len(alive) - count)]:
+        for pod in sorted(alive, key=self._order)[: max(0, len(alive) - count)]:
             self.drain(pod)
         for _ in range(count - len(alive)):
             self.cluster.place(self._new(), self._ready)
@@ -109,8 +111,7 @@ class SimulatedFleet(Generic[E]):
         if pod.gone_s is None:
             self.clock.after(DRAIN_LOOK_S, partial(self._look_at_drain, pod))
 
-
-def _worth(pod: SimulatedPod[E]) -> tuple[int, int, int]:
-    """Return the order of leaving: unbound, starting, then the emptiest; of equals the youngest."""
-    stage = 0 if pod.bound_s is None else 1 if pod.ready_s is None else 2
-    return (stage, pod.engine.requests, -pod.index)
+    def _order(self, pod: SimulatedPod[E]) -> tuple[int, int, int]:
+        """Return the order of leaving: unbound, starting, then by cost; of equals the youngest."""
+        stage = 0 if pod.bound_s is None else 1 if pod.ready_s is None else 2
+        return (stage, self.leaving_cost(pod), -pod.index)

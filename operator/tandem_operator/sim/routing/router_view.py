@@ -5,6 +5,7 @@ of a prompt they have cached, or how many tokens a request will make. A simulati
 that are ready, so with a router that has served a few prompts alone already.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -148,6 +149,13 @@ class RouterView:
                 memory.forget(side)
             del self._prefill[side.pod.index]
 
+    def cache_worth(self, now_s: float) -> Counter[str]:
+        """What the cache of each prefill pod saved lately, over all routers, by its name."""
+        found: Counter[str] = Counter()
+        for memory in self.memories:
+            found.update({side.name: tokens for side, tokens in memory.worth.by_pod(now_s).items()})
+        return found
+
     def prefill_sides(self, pods: Iterable[SimulatedPod[PrefillPod]]) -> list[PrefillSide]:
         """What the router has outstanding at each of these."""
         known = self._prefill
@@ -177,7 +185,9 @@ class RouterView:
         load = Load(flight.request.prompt_tokens - cached, work_s)
         side.enter(load, now_s)
         prefix, entries = self.prefix_of(flight), side.entries if alone else None
-        self.memory_of(flight).sent(side, prefix)
+        memory = self.memory_of(flight)
+        memory.sent(side, prefix)
+        memory.worth.add(side, expected.saved_tokens(side.name), now=now_s)
         self._prefilling[flight] = _PrefillLeg(side, load, now_s, entries, prefix, held)
         self._let_in(flight, decode_load, now_s)
 
