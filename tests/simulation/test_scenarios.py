@@ -23,6 +23,7 @@ from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import EPOCH_S, PolicyAnswer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
+from tandem_operator.sim.routing.router_queue import QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
 from tandem_operator.sim.traces.trace import Trace, joined
@@ -188,6 +189,50 @@ def test_a_prefix_cache_that_stops_to_hit_grows_prefill_within_twenty_seconds() 
     assert asked(report, Role.PREFILL, 320.0) > 1
     assert asked(report, Role.DECODE, 400.0) == asked(report, Role.DECODE, 295.0)
     assert attainment(ended, 420.0, 600.0, slo=SPEC.slo) >= 0.95
+
+
+@pytest.mark.parametrize("fault", ["prompts without a common part", "caches that keep nothing"])
+def test_hits_that_end_at_pods_chosen_by_prefix_grow_prefill_within_twenty_seconds(
+    fault: str,
+) -> None:
+    ends_s, router_is_told = 240.0, fault.startswith("prompts")
+    trace = load(constant(36.0), 264.0, mix=replace(CHAT, prompt=Lengths(4096)))
+    # Two dozen system prompts, so each is at one of the pods.
+    requests = tuple(
+        replace(r, blocks=tuple(range(8 * whose, 8 * whose + 7)))
+        for i, r in enumerate(trace.requests)
+        for whose in [i if router_is_told and r.at_s >= ends_s else i % 24]
+    )
+    setup = PoolSetup(
+        name="pool",
+        spec=SPEC,
+        trace=replace(trace, requests=requests),
+        profile=QUICK,
+        start=TWO_EACH,
+        router=QueueSettings(spread=Spread.PREFIX),
+    )
+    run = Simulation(Scenario(pools=(setup,), cold_start=STARTS), {"pool": long_known()})
+
+    def lose() -> None:
+        for pod in run.pool("pool").prefill.pods:
+            pod.engine.cache = None
+
+    if not router_is_told:
+        run.clock.at(ends_s, lose)
+    report = run.run()["pool"]
+
+    before = asked(report, Role.PREFILL, ends_s)
+    assert before == most(report, Role.PREFILL, ends_s - 60.0, ends_s) >= 2
+    assert most(report, Role.PREFILL, ends_s, ends_s + 20.0) > before
+    hits = {
+        late: sum(
+            flight.cached_tokens
+            for flight in run.pool("pool").ended
+            if (flight.request.at_s >= ends_s + 5.0) is late
+        )
+        for late in (False, True)
+    }
+    assert hits[True] == 0 < hits[False]
 
 
 # No other pod mends the steps of a decode pod that is too slow for one stream.
