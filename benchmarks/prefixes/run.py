@@ -49,7 +49,7 @@ def run(
         "way": way,
         "fleet": fleet,
         "times": times,
-        **_figures(pool.ended, trace, setup.spec.slo),
+        **figures(pool.ended, trace, setup.spec.slo),
         "prefill_gpu_hours": hours[Role.PREFILL],
         "gpu_hours": sum(hours.values()),
         "busy_hours": sum(pod.engine.totals.busy_s for pod in pods) / HOUR_S,
@@ -58,7 +58,7 @@ def run(
     }
 
 
-def _figures(ended: list[SimulatedFlight], trace: Trace, slo: Bounds) -> Mapping[str, float]:
+def figures(ended: list[SimulatedFlight], trace: Trace, slo: Bounds) -> Mapping[str, float]:
     """Return the hits of the whole run, and the outcome of its requests after the beginning."""
     scored = [flight for flight in ended if flight.request.at_s >= SCORED_S]
     entered = sum(request.at_s >= SCORED_S for request in trace.requests)

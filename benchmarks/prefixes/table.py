@@ -20,7 +20,7 @@ def fixed_table(rows: Iterable[Row], *, bound: Callable[[Row], float]) -> str:
 
     `bound` is the hit rate of one cache as large as all of a row's.
     """
-    return _table(FIXED_HEAD, (_fixed(row, around, bound) for row, around in _groups(rows, True)))
+    return table(FIXED_HEAD, (_fixed(row, around, bound) for row, around in _groups(rows, True)))
 
 
 def _fixed(row: Row, around: Mapping[str, Row], bound: Callable[[Row], float]) -> list[str]:
@@ -43,7 +43,7 @@ def _fixed(row: Row, around: Mapping[str, Row], bound: Callable[[Row], float]) -
 
 def scaled_table(rows: Iterable[Row]) -> str:
     """Return the table of Tandem's fleets: GPU-hours at an attainment."""
-    return _table(SCALED_HEAD, (_scaled(row, around) for row, around in _groups(rows, False)))
+    return table(SCALED_HEAD, (_scaled(row, around) for row, around in _groups(rows, False)))
 
 
 def _scaled(row: Row, around: Mapping[str, Row]) -> list[str]:
@@ -77,6 +77,7 @@ def _over(value: float, other: float | None) -> str:
     return f"{value / other:.2f}" if other else ""
 
 
-def _table(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:
+    """Return a table of Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -8,6 +8,8 @@ import pytest
 from benchmarks.prefixes import cases
 from benchmarks.prefixes.cases import WAYS, setup_of, trace_of
 from benchmarks.prefixes.run import run
+from benchmarks.prefixes.shrinks import HALF_S, Case, shrink_table
+from benchmarks.prefixes.shrinks import run as shrunk
 from benchmarks.prefixes.table import fixed_table, scaled_table
 from benchmarks.promise.cases import Slo
 from tandem_operator.core.role import Role
@@ -71,6 +73,29 @@ def test_every_way_serves_the_same_requests(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert hits["endless"] == max(hits.values())
     assert hits["prefix"] == hits["caches"] >= hits["least-loaded"] > 0.0
+
+
+def test_victims_are_held_against_those_by_load_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One conversation goes on and the other ends, so one of two caches is worth something.
+    later_s = HALF_S - 30.0, HALF_S + 30.0, HALF_S + 60.0
+    turns = [(0.0, 1), (0.0, 2), *((at_s, 2) for at_s in later_s)]
+    requests = tuple(
+        TraceRequest(at_s, 6000, 5, tuple(range(20 * who, 20 * who + 11))) for at_s, who in turns
+    )
+    trace = Trace("turns", requests)
+    monkeypatch.setattr("benchmarks.prefixes.shrinks.trace_of", lambda name, folder: trace)
+    monkeypatch.setattr("benchmarks.prefixes.run.SCORED_S", 0.0)
+    case = Case("turns", 1, (2, 1))
+
+    rows = [shrunk(case, worth_counts=each, folder=None) for each in (True, False)]
+
+    before, live = [line.split("|")[4:10] for line in shrink_table(rows).splitlines()[2:]]
+    assert [before[0].strip(), live[0].strip()] == [
+        "least load (before)",
+        "least load and worth (live)",
+    ]
+    assert float(live[2]) > float(before[2]) > 0.0
+    assert float(live[3]) < float(before[3]) == 1.0
 
 
 def test_prompts_alone_share_no_block() -> None:

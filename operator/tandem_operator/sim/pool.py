@@ -37,6 +37,7 @@ class PoolSetup:
         metric_delay_s: age of the metrics that a tick sees.
         prefix_caching: whether prefill pods keep prefix blocks.
         one_cache: a cache that all prefill pods share: real engines do not, so it is a bound.
+        worth_counts: whether a scale-down of prefill looks at caches, or at the load alone.
     """
 
     name: str
@@ -49,6 +50,7 @@ class PoolSetup:
     metric_delay_s: float = 0.0
     prefix_caching: bool = True
     one_cache: PrefixCache | None = None
+    worth_counts: bool = True
 
 
 class Pool:
@@ -157,6 +159,8 @@ class Pool:
         return DecodePod(profile, jitter=jitter, at_s=self.clock.now_s)
 
     def _prefill_cost(self, pod: SimulatedPod[PrefillPod]) -> int:
+        if not self.setup.worth_counts:
+            return leaving_cost(pod.engine.requests)
         totals = [each.engine.totals for each in (*self.prefill.pods, *self.prefill.gone)]
         return leaving_cost(
             pod.engine.requests,
