@@ -145,10 +145,15 @@ async def start(
     session: aiohttp.ClientSession,
     log: Path,
     environment: Mapping[str, str] | None = None,
+    port: int | None = None,
 ) -> RealEngine:
-    """Start it as a pod would, on free ports of loopback; its output goes to `log`."""
+    """Start it as a pod would on loopback; its output goes to `log`.
+
+    `port` is that of vLLM's API; `None`: a free one, as those of the launcher are.
+    """
     path = os.pathsep.join([*PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])])
-    port, control_port, side_channel_port = free_ports(3)
+    free, control_port, side_channel_port = free_ports(3)
+    port = port or free
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             python,

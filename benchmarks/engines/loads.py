@@ -165,7 +165,7 @@ def routed(
     with started_router(
         folder,
         settings={"pool": "measured", "models": [model], "slo": bounds, "decode": pace},
-        ports={"prefill": pair.prefill.port, "decode": pair.decode.port},
+        ports={"prefill": (pair.prefill.port,), "decode": (pair.decode.port,)},
         cores=os.sched_getaffinity(0),
     ) as router:
         yield f"http://127.0.0.1:{router.port}"

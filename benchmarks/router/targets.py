@@ -27,12 +27,14 @@ class Target:
     Attributes:
         port: the port for requests of streams.
         prefill_port: the port for requests of prefill, which only the upstream has.
+        internal_port: the port of a router's own metrics.
     """
 
     name: str
     port: int
     pid: int
     prefill_port: int | None = None
+    internal_port: int | None = None
 
     def rss_mib(self) -> float:
         """Return the resident memory of the process."""
@@ -82,7 +84,7 @@ def tandem_router(
         # vllm-router has no such bounds: both may take their time to accept.
         "timeouts": {"connect_s": 10.0},
     }
-    ports = {"prefill": engine.prefill_port, "decode": engine.port}
+    ports = {"prefill": (engine.prefill_port,), "decode": (engine.port,)}
     with started_router(
         folder, settings=settings, ports=ports, cores=cores.measured, python=python
     ) as target:
@@ -94,28 +96,29 @@ def started_router(
     folder: Path,
     *,
     settings: Mapping[str, object],
-    ports: Mapping[str, int | None],
+    ports: Mapping[str, Sequence[int | None]],
     cores: set[int],
     python: Path = _PYTHON,
 ) -> Iterator[Target]:
-    """Run Tandem's router in front of one engine of each role, with its files in `folder`."""
+    """Run Tandem's router in front of engines by their roles, with its files in `folder`."""
     document, endpoints = folder / "settings.json", folder / "endpoints.json"
     document.write_text(json.dumps({"schema": 1, **settings}))
     endpoints.write_text(
         json.dumps(
             [
-                {"name": role, "role": role, "host": "127.0.0.1", "port": port}
-                for role, port in ports.items()
+                {"name": f"{role}-{number}", "role": role, "host": "127.0.0.1", "port": port}
+                for role, those in ports.items()
+                for number, port in enumerate(those)
             ]
         )
     )
-    port = free_port()
+    port, internal = free_port(), free_port()
     command: list[str | Path] = [python, "-m", "tandem_engine.router", "--host", "127.0.0.1"]
     command += ["--settings", str(document), "--endpoints", str(endpoints)]
-    command += ["--port", str(port), "--internal-port", "0"]
+    command += ["--port", str(port), "--internal-port", str(internal)]
     with process(command, log=folder / "tandem-router.log", cores=cores) as running:
         _wait_for(port, "/ready", running)
-        yield Target("tandem-router", port, running.pid)
+        yield Target("tandem-router", port, running.pid, internal_port=internal)
 
 
 @contextlib.contextmanager
