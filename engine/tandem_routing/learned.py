@@ -60,8 +60,7 @@ class Learned:
         `output_tokens` are those of all its `streams`. `held` has the prompt tokens that pods
         should have cached, by their names.
         """
-        service_s = uncached_s = pass_s = ratio = None
-        near: dict[str, AtPod] = {}
+        service_s = uncached_s = pass_s = ratio = model = None
         if self.newest_revision is not None:
             model = self.service[self.newest_revision]
             service_s = uncached_s = model.predict_s(uncached=prompt_tokens, cached=0)
@@ -71,10 +70,10 @@ class Learned:
             if cached:
                 service_s = model.predict_s(uncached=prompt_tokens - cached, cached=cached)
             pass_s = model.predict_s(uncached=0, cached=0)
-            near = self._near(model, prompt_tokens, held or {})
-            if near:
-                service_s = min(at.service_s for at in near.values())
             ratio = self.whole_ratio[self.newest_revision].value
+        near = self._near(model, prompt_tokens, held or {})
+        if near:
+            service_s = min(at.service_s for at in near.values())
         return Expected(
             service_s=service_s or 0.0,
             pass_s=pass_s or 0.0,
@@ -88,17 +87,22 @@ class Learned:
         )
 
     def _near(
-        self, model: ServiceTime, prompt_tokens: int, held: Mapping[str, int]
+        self, model: ServiceTime | None, prompt_tokens: int, held: Mapping[str, int]
     ) -> dict[str, AtPod]:
-        """Return the expectation at each pod that should have a part of the prompt."""
+        """Return the expectation at each pod that should have a part of the prompt.
+
+        Its time is 0 as long as none is known: then its tokens alone count.
+        """
         kept = min(1.0, self.kept_ratio.value or 0.0)
         near = {}
         for name, tokens in held.items():
             # An engine computes one token at least.
             cached = min(prompt_tokens - 1, round(kept * tokens))
-            service_s = model.predict_s(uncached=prompt_tokens - cached, cached=cached)
-            if cached > 0 and service_s is not None:
-                near[name] = AtPod(tokens, cached, service_s)
+            service_s = None
+            if model is not None:
+                service_s = model.predict_s(uncached=prompt_tokens - cached, cached=cached)
+            if cached > 0:
+                near[name] = AtPod(tokens, cached, service_s or 0.0)
         return near
 
     def needed_s(self, expected: Expected, *, stage: Stage, first_token_s: float) -> float:

@@ -51,18 +51,19 @@ class ToCompute(Generic[P]):
 
 
 def soonest(pods: Iterable[P], prompt: ToCompute[P], *, now: float) -> P | None:
-    """Return the pod that is done with it first; of equals, that whose cache loses least."""
-    return min(
-        pods,
-        key=lambda pod: (
-            _end_s(pod, prompt.expected, tokens=prompt.tokens, now=now),
-            prompt.caches.loss(pod, prompt.tokens - prompt.expected.cached_tokens(pod.name)),
-            pod.weight,
-            pod.requests,
-            pod.name,
-        ),
-        default=None,
-    )
+    """Return the pod that is done with it first.
+
+    Of equals, it is the one with the fewest tokens to compute, then that whose cache loses least.
+    All are equal while no time is known.
+    """
+
+    def order(pod: P) -> tuple[float, float, int, int, str]:
+        end_s = _end_s(pod, prompt.expected, tokens=prompt.tokens, now=now)
+        uncached = prompt.tokens - prompt.expected.cached_tokens(pod.name)
+        loss = prompt.caches.loss(pod, uncached)
+        return end_s, pod.weight + uncached, loss, pod.requests, pod.name
+
+    return min(pods, key=order, default=None)
 
 
 @dataclass(slots=True)

@@ -117,6 +117,37 @@ async def test_a_prompt_goes_where_its_beginning_is() -> None:
     assert again.load.work_s == pytest.approx(0.1, rel=0.1)
 
 
+async def test_a_router_that_has_timed_no_prompt_yet_goes_by_the_tokens_to_compute() -> None:
+    desk = Prefixes()
+    desk.learned = Learned()
+    desk.pod("p0").enter(Load(10), 0.0)
+    assert await desk.serve(*NINE) == "p1"
+    desk.pod("p1").enter(Load(300), 0.0)
+
+    again = await desk.place(*NINE)
+
+    assert name_of(again) == "p1"
+    assert again.load.tokens == 100
+    desk.pod("p1").enter(Load(700), 0.0)
+    # 1,100 tokens before a tenth of it are more than none before all of it.
+    assert name_of(await desk.place(*NINE)) == "p2"
+
+
+async def test_a_prompt_goes_where_its_beginning_is_where_the_length_did_not_matter_so_far() -> (
+    None
+):
+    desk = Prefixes(decode=decode_pace(kv_capacity_tokens=1000))
+    desk.learned = Learned()
+    for tokens in (1000, 2000) * 20:
+        desk.learned.prefilled_alone("", prompt_tokens=tokens, cached_tokens=0, leg_s=1.0)
+    assert await desk.serve(*NINE) == "p0"
+    held = desk.expected(Prefix(NINE, 100.0), 1000)
+    assert held.near["p0"].service_s == held.cold_s
+
+    # Its cache is full, that of others is empty: no reason to compute a beginning again.
+    assert await desk.serve(*NINE[:8], 77, 78) == "p0"
+
+
 async def test_a_beginning_is_copied_when_a_wait_costs_more_than_to_compute_it_again() -> None:
     desk = Prefixes()
     assert await desk.serve(*NINE) == "p0"
