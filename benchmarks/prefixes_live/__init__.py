@@ -1,0 +1,1 @@
+"""Prefix placement with real engines on loopback: what vLLM itself computes of the prompts."""
