@@ -3,6 +3,7 @@
 At the start no value is known. An unknown value is `None` until data come.
 """
 
+from math import inf
 from statistics import median
 
 from tandem_least_squares import nonnegative_solution
@@ -13,6 +14,8 @@ _FEWEST_LEGS = 4
 # Times as long, or as short, as expected: further is an accident, or another engine soon.
 _FARTHEST = 3.0
 _FIRST_VALUES = 5
+# Times as long: legs of more alike lengths do not tell what part of a time all lengths share.
+_UNLIKE = 2.0
 
 MOST_MOVE = 0.1
 """The largest share by which one sample can change an estimate."""
@@ -27,7 +30,8 @@ class ServiceTime:
     Weighted least squares with forgetting and without negative coefficients, from prefill legs that
     were alone on their pod. Weights are relative, so that a long prompt does not outweigh the short
     ones. A measurement far from the expectation is limited: one leg changes a prediction by at most
-    `MOST_MOVE`.
+    `MOST_MOVE`. Only the first leg of another length may change more: until then S is in proportion
+    to the tokens, since alike legs do not tell its fixed part, a0.
     """
 
     def __init__(self) -> None:
@@ -36,11 +40,14 @@ class ServiceTime:
         self._gram = [[0.0] * 3 for _ in range(3)]
         self._moment = [0.0] * 3
         self._solution: _Features | None = None
+        self._shortest, self._longest = inf, 0
 
     def learn(self, *, uncached: int, cached: int, leg_s: float) -> None:
         """Learn from one leg that was alone on its pod."""
         x = _features(uncached, cached)
         self._legs += 1
+        were_alike = self._alike
+        self._shortest, self._longest = min(self._shortest, uncached), max(self._longest, uncached)
         if self._solution is None:
             self._first.append((x, leg_s))
             if self._legs == _FEWEST_LEGS:
@@ -49,11 +56,15 @@ class ServiceTime:
         expected_s = max(1e-4, _time_s(self._solution, x))
         leg_s = min(_FARTHEST * expected_s, max(expected_s / _FARTHEST, leg_s))
         self._take(x, leg_s, weight=1 / expected_s**2)
-        fresh = nonnegative_solution(self._gram, self._moment)
+        fresh = self._fitted()
+        if were_alike and not self._alike:
+            self._solution = fresh
+            return
         # Times are linear in the coefficients: so much of the way is so much of the move.
         far = max(
             abs(_time_s(fresh, at) / max(1e-9, _time_s(self._solution, at)) - 1)
-            for at in (x, *_LOOKED_AT)
+            # In proportion, all lengths move by the same share.
+            for at in ((x,) if self._alike else (x, *_LOOKED_AT))
         )
         share = min(1.0, MOST_MOVE / far) if far else 1.0
         self._solution = _between(self._solution, fresh, share)
@@ -63,8 +74,18 @@ class ServiceTime:
         usual_s = median(leg_s for _, leg_s in self._first)
         for x, leg_s in self._first:
             self._take(x, leg_s, weight=1 / max(leg_s, usual_s / _FARTHEST, 1e-4) ** 2)
-        self._solution = nonnegative_solution(self._gram, self._moment)
+        self._solution = self._fitted()
         self._first.clear()
+
+    @property
+    def _alike(self) -> bool:
+        return self._longest < _UNLIKE * self._shortest
+
+    def _fitted(self) -> _Features:
+        """Return the best fit; while all legs are alike, a time in proportion to the tokens."""
+        if self._alike and self._gram[1][1] > 0.0:
+            return 0.0, self._moment[1] / self._gram[1][1], 0.0
+        return nonnegative_solution(self._gram, self._moment)
 
     def _take(self, x: _Features, leg_s: float, *, weight: float) -> None:
         for i, row in enumerate(self._gram):

@@ -69,6 +69,30 @@ def test_one_prompt_length_is_enough_for_that_length() -> None:
     assert model.predict_s(uncached=512, cached=0) == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_prompts_of_about_one_length_do_not_teach_that_the_length_does_not_matter(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    model = ServiceTime()
+    for _ in range(20):
+        model.learn(
+            uncached=rng.randrange(1520, 1700), cached=0, leg_s=0.25 * rng.uniform(0.5, 1.5)
+        )
+
+    short, long = (model.predict_s(uncached=u, cached=0) for u in (160, 1600))
+
+    assert short == pytest.approx(0.1 * (long or 0.0))
+
+
+def test_the_fixed_part_of_the_time_is_learned_as_soon_as_lengths_differ() -> None:
+    model = ServiceTime()
+    for uncached in (*range(1520, 1700, 20), 300, 320):
+        model.learn(uncached=uncached, cached=0, leg_s=0.05 + uncached / 10_000)
+
+    assert model.predict_s(uncached=0, cached=0) == pytest.approx(0.05, rel=0.15)
+
+
 def test_tokens_per_byte_is_learned() -> None:
     sizes = PromptSizes()
     assert sizes.estimate(Prompt(size=400)) == 100
