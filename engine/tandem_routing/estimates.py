@@ -15,7 +15,7 @@ _FEWEST_LEGS = 4
 _FARTHEST = 3.0
 _FIRST_VALUES = 5
 # Times as long: legs of more alike lengths do not tell what part of a time all lengths share.
-_UNLIKE = 2.0
+_UNLIKE = 1.5
 
 MOST_MOVE = 0.1
 """The largest share by which one sample can change an estimate."""
