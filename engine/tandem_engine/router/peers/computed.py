@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import Base64Bytes, Field, ValidationError
 
 from tandem_engine.router.openai.prefixes import MARK_BYTES, MOST_CHUNKS
-from tandem_engine.router.peers.notice import POD_NAME, NoticeError, Part, not_valid
+from tandem_engine.router.peers.notice import POD_NAME, MessagePart, NoticeError, not_valid
 from tandem_routing.prefix_index import Prefix
 
 COMPUTED_PATH = "/computed"
@@ -36,13 +36,13 @@ class Computed:
     prefix: Prefix
 
 
-class _Computed(Part):
+class _Computed(MessagePart):
     pod: Annotated[str, Field(pattern=POD_NAME)]
     tokens: Annotated[float, Field(gt=0, le=_MOST_TOKENS, allow_inf_nan=False)]
     marks: Annotated[Base64Bytes, Field(min_length=MARK_BYTES, max_length=MOST_CHUNKS * MARK_BYTES)]
 
 
-class _Document(Part):
+class _Document(MessagePart):
     schema_version: Literal[1] = Field(alias="schema")
     computed: Annotated[list[_Computed], Field(max_length=_MOST_IN_A_MESSAGE)]
 

@@ -73,24 +73,24 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Age = Annotated[float, Field(ge=0, le=REFUSED_S, allow_inf_nan=False)]
 
 
-class Part(BaseModel):
+class MessagePart(BaseModel):
     """A part of a message: nothing in it is unknown or of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _End(Part):
+class _End(MessagePart):
     digest: _Digest
     pod: Annotated[str, Field(pattern=POD_NAME)]
     age_s: _Age
 
 
-class _Answer(Part):
+class _Answer(MessagePart):
     digest: _Digest
     age_s: _Age
 
 
-class _Document(Part):
+class _Document(MessagePart):
     schema_version: Literal[1] = Field(alias="schema")
     ends: Annotated[list[_End], Field(max_length=MOST_IN_A_NOTICE)] = Field(default_factory=list)
     answers: Annotated[list[_Answer], Field(max_length=MOST_IN_A_NOTICE)] = Field(

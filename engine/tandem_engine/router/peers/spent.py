@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tandem_engine.router.peers.notice import Part, not_valid
+from tandem_engine.router.peers.notice import MessagePart, not_valid
 from tandem_routing.tenant_shares import MOST_TENANTS
 
 SPENT_PATH = "/spent"
@@ -33,13 +33,13 @@ class Spent:
     tokens: int
 
 
-class _Spent(Part):
+class _Spent(MessagePart):
     tenant: Annotated[str, Field(max_length=253)]
     requests: Annotated[int, Field(ge=0, le=_MOST_REQUESTS)]
     tokens: Annotated[int, Field(ge=-_MOST_TOKENS, le=_MOST_TOKENS)]
 
 
-class _Document(Part):
+class _Document(MessagePart):
     schema_version: Literal[1] = Field(alias="schema")
     spent: Annotated[list[_Spent], Field(max_length=MOST_TENANTS)]
 
