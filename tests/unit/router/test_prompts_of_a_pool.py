@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections import Counter
+from functools import partial
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -27,7 +28,7 @@ from tandem_engine.router.peers.notice import NoticeError
 from tandem_engine.router.peers.telling import authorization
 from tandem_routing.prefix_index import Prefix
 from tests.unit.router.pool import Pool, decode_pace, until
-from tests.unit.router.two_routers import KEY
+from tests.unit.router.two_routers import KEY, status_of
 
 PROMPT = "rules of the house. " * 300
 
@@ -123,14 +124,9 @@ def test_what_is_no_such_document_is_refused_whole(raw: bytes, where: str) -> No
 
 async def test_what_a_router_is_told_is_checked(pair: tuple[Pool, Pool]) -> None:
     _, other = pair
-    url = f"http://127.0.0.1:{other.router.internal_port}{COMPUTED_PATH}"
-    known = {"Authorization": authorization(KEY)}
+    status = partial(status_of, other, COMPUTED_PATH)
 
-    async def status(body: bytes, headers: dict[str, str] = known, method: str = "POST") -> int:
-        async with other.client.request(method, url, data=body, headers=headers) as response:
-            return response.status
-
-    assert await status(document(row()), headers={}) == 401
+    assert await status(document(row()), key=None) == 401
     assert await status(b"", method="GET") == 405
     assert await status(document(row(marks="!"))) == 400
     assert await status(bytes(MOST_MESSAGE_BYTES + 1)) == 413

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +16,10 @@ from tandem_engine.router.peers.spent import (
     document_of,
     parse_spent,
 )
-from tandem_engine.router.peers.telling import authorization
 from tandem_routing.tenant_limits import TenantLimit, TenantLimits
 from tandem_routing.tenant_shares import MOST_TENANTS
 from tests.unit.router.pool import Pool, until
-from tests.unit.router.two_routers import KEY
+from tests.unit.router.two_routers import status_of
 
 OF = "X-Tenant-Id"
 BODY = {"model": "tiny", "prompt": "one two three"}
@@ -68,15 +68,10 @@ async def test_without_the_pools_key_each_router_counts_by_itself(
 
 async def test_a_router_without_tenants_hears_of_them_in_vain(pair: tuple[Pool, Pool]) -> None:
     _, other = pair
-    url = f"http://127.0.0.1:{other.router.internal_port}{SPENT_PATH}"
-    known = {"Authorization": authorization(KEY)}
-
-    async def answer(body: bytes, headers: dict[str, str] = known, method: str = "POST") -> int:
-        async with other.client.request(method, url, data=body, headers=headers) as response:
-            return response.status
+    answer = partial(status_of, other, SPENT_PATH)
 
     assert await answer(document(row())) == 204
-    assert await answer(document(row()), headers={}) == 401
+    assert await answer(document(row()), key=None) == 401
     assert await answer(b"", method="GET") == 405
     assert await answer(document(row(requests=-1))) == 400
     assert await answer(bytes(MOST_SPENT_BYTES + 1)) == 413

@@ -3,7 +3,7 @@
 import aiohttp
 
 from tandem_engine.router.app import Router, RouterOptions
-from tandem_engine.router.peers.telling import Peer
+from tandem_engine.router.peers.telling import Peer, authorization
 from tests.unit.router.pool import Pool
 
 KEY = "open-sesame"
@@ -21,3 +21,13 @@ async def router_before(name: str, key: str | None) -> Pool:
 
 def peer(pool: Pool, name: str) -> Peer:
     return Peer(name, "127.0.0.1", pool.router.internal_port)
+
+
+async def status_of(
+    pool: Pool, path: str, body: bytes, *, key: str | None = KEY, method: str = "POST"
+) -> int:
+    """Send a router what another one may send, and return the status of its answer."""
+    url = f"http://127.0.0.1:{pool.router.internal_port}{path}"
+    headers = {} if key is None else {"Authorization": authorization(key)}
+    async with pool.client.request(method, url, data=body, headers=headers) as response:
+        return response.status
