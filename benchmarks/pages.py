@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -58,7 +59,7 @@ def rows() -> Sequence[str]:
         row("router", busy.exposition),
         row("router, of what the operator reads", lambda: busy.exposition(ROUTER_METRICS)),
         *(
-            row(f"operator, pools: {pools}", lambda made=made: generate_latest(made))
+            row(f"operator, pools: {pools}", partial(generate_latest, made))
             for pools, made in registries.items()
         ),
     ]

@@ -32,12 +32,12 @@ def _fixed(row: Row, around: Mapping[str, Row], bound: Callable[[Row], float]) -
         f"x {row['times']:g}",
         WAYS[row["way"]].what,
         f"{row['hit_rate']:.3f}",
-        _over(row["hit_rate"], endless and endless["hit_rate"]),
+        _over(row["hit_rate"], endless["hit_rate"] if endless else None),
         "" if row["way"] == "endless" else _over(row["hit_rate"], one),
         f"{1000 * row['ttft_p50_s']:.0f} ms",
         f"{1000 * row['ttft_p95_s']:.0f} ms",
         f"{row['attainment']:.4f}",
-        _over(row["busy_hours"], usual and usual["busy_hours"]),
+        _over(row["busy_hours"], usual["busy_hours"] if usual else None),
     ]
 
 
@@ -57,7 +57,7 @@ def _scaled(row: Row, around: Mapping[str, Row]) -> list[str]:
         f"{row['attainment']:.4f}",
         f"{row['prefill_gpu_hours']:.2f}",
         f"{row['gpu_hours']:.2f}",
-        _over(row["gpu_hours"], usual and usual["gpu_hours"]),
+        _over(row["gpu_hours"], usual["gpu_hours"] if usual else None),
     ]
 
 
@@ -68,8 +68,8 @@ def _groups(rows: Iterable[Row], fixed: bool) -> Iterator[tuple[Row, Mapping[str
         if (row["fleet"] is not None) is fixed:
             key = row["trace"], tuple(row["fleet"] or ()), row["times"]
             groups.setdefault(key, {})[row["way"]] = row
-    for key in sorted(groups, key=str):
-        group = groups[key]
+    for each in sorted(groups, key=str):
+        group = groups[each]
         yield from ((group[way], group) for way in WAYS if way in group)
 
 

@@ -76,7 +76,7 @@ def events_table(rows: Iterable[Row]) -> str:
 
 def _placed(row: Row) -> list[str]:
     def total(name: str) -> float:
-        return sum(each[name] for each in row["passes"])
+        return float(sum(each[name] for each in row["passes"]))
 
     return [
         f"{row['kv_tokens']:,}",

@@ -41,7 +41,7 @@ def decode_points(profile: EngineProfile) -> list[tuple[int, int]]:
 
 
 def _service(profile: EngineProfile) -> Triple:
-    rows = [((1.0, u, u * u / 2.0), profile.service_s(u)) for u in PROMPTS]
+    rows = [((1.0, float(u), u * u / 2.0), profile.service_s(u)) for u in PROMPTS]
     return least_relative_error(rows)
 
 
