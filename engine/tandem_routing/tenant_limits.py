@@ -12,6 +12,8 @@ from enum import StrEnum
 from tandem_routing.tenant_shares import MOST_TENANTS
 
 _MINUTE_S = 60.0
+# A pool has so many routers at most, and each may grant a minute before it hears of the others.
+_MOST_HEARD_MINUTES = 32
 # The rounding of floating-point numbers may not refuse a request that came back in time.
 _ROUNDING = 1e-6
 
@@ -68,6 +70,12 @@ class _Asked:
 def _faded(asked: float, limit: int | None, passed: float) -> float:
     # A limit that an edit adds begins at nothing.
     return 0.0 if limit is None else max(0.0, asked - passed * limit)
+
+
+def _with_heard(asked: float, more: int, limit: int | None) -> float:
+    # A router that lies must not shut a tenant out for hours.
+    most = max(asked, _MOST_HEARD_MINUTES * (limit or 0))
+    return max(0.0, min(most, asked + more))
 
 
 class TenantLimits:
@@ -128,12 +136,15 @@ class TenantLimits:
     def hear(
         self, name: str, limit: TenantLimit, *, requests: int, tokens: int, now: float
     ) -> None:
-        """Count what a tenant asked for elsewhere, even beyond its limit: it was served there."""
+        """Count what a tenant asked for elsewhere, even beyond its limit: it was served there.
+
+        More than all routers of a pool can grant in a minute counts as this much.
+        """
         if limit.unlimited:
             return
         asked = self._of(name, limit, now)
-        asked.requests = max(0.0, asked.requests + requests)
-        asked.tokens = max(0.0, asked.tokens + tokens)
+        asked.requests = _with_heard(asked.requests, requests, limit.requests)
+        asked.tokens = _with_heard(asked.tokens, tokens, limit.tokens)
 
     def _of(self, name: str, limit: TenantLimit, now: float) -> _Asked:
         asked = self._asked.setdefault(name, _Asked(at_s=now))

@@ -149,6 +149,18 @@ def test_what_a_tenant_asked_for_elsewhere_counts_even_beyond_its_limit() -> Non
     assert limits.ask("a", SIXTY, tokens=1, now=31.0) is None
 
 
+def test_a_router_that_lies_shuts_no_tenant_out_for_longer_than_a_pool_could_spend() -> None:
+    limits = TenantLimits()
+
+    for _ in range(3):
+        limits.hear("a", SIXTY, requests=10**7, tokens=10**12, now=0.0)
+
+    refusal = limits.ask("a", SIXTY, tokens=1, now=0.0)
+    assert refusal is not None
+    assert refusal.retry_after_s <= 32 * 60 + 1
+    assert limits.ask("a", SIXTY, tokens=1, now=32 * 60.0 + 1.0) is None
+
+
 def test_what_was_given_back_elsewhere_is_no_credit() -> None:
     limits = TenantLimits()
 
