@@ -1,10 +1,10 @@
 """Merge the routers' reports into one history of whole seconds, in which a gap stays unknown."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import ceil, floor, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tandem_operator.core.observation import (
     ClassWindow,
@@ -22,6 +22,8 @@ WAKE = "wake"
 MOST_PER_SECOND = 10**6
 MOST_TOKENS = 10**7
 MOST_TOTAL = 10**15
+
+_Window = TypeVar("_Window", ClassWindow, TenantWindow)
 
 
 class PromptGroup(NamedTuple):
@@ -238,44 +240,30 @@ def by_class(
     classes: Sequence[SloClass], reports: Sequence[RouterReport]
 ) -> tuple[ClassWindow, ...]:
     """Return the results of each class, over all routers."""
-    found = []
-    for each in classes:
-        windows = [
-            window for report in reports for window in report.classes if window.name == each.name
-        ]
-        if windows:
-            found.append(
-                ClassWindow(
-                    name=each.name,
-                    window_s=max(1.0, *(window.window_s for window in windows)),
-                    finished=_total([window.finished for window in windows]),
-                    good=_total([window.good for window in windows]),
-                    output_tokens=_total([window.output_tokens for window in windows]),
-                    good_output_tokens=_total([window.good_output_tokens for window in windows]),
-                    queued_requests=_total([window.queued_requests for window in windows]),
-                )
-            )
-    return tuple(found)
+    names = (each.name for each in classes)
+    return _by_name(names, (window for report in reports for window in report.classes))
 
 
 def by_tenant(names: Sequence[str], reports: Sequence[RouterReport]) -> tuple[TenantWindow, ...]:
     """Return the results of each tenant, over all routers."""
-    found = []
-    for name in names:
-        windows = [window for report in reports for window in report.tenants if window.name == name]
-        if windows:
-            found.append(
-                TenantWindow(
-                    name=name,
-                    window_s=max(1.0, *(window.window_s for window in windows)),
-                    finished=_total([window.finished for window in windows]),
-                    good=_total([window.good for window in windows]),
-                    too_late=_total([window.too_late for window in windows]),
-                    limited=_total([window.limited for window in windows]),
-                    output_tokens=_total([window.output_tokens for window in windows]),
-                )
-            )
-    return tuple(found)
+    return _by_name(names, (window for report in reports for window in report.tenants))
+
+
+def _by_name(names: Iterable[str], windows: Iterable[_Window]) -> tuple[_Window, ...]:
+    """Return the sum of the windows of each name that has any."""
+    of: dict[str, list[_Window]] = {}
+    for window in windows:
+        of.setdefault(window.name, []).append(window)
+    return tuple(_sum(of[name]) for name in names if name in of)
+
+
+def _sum(windows: Sequence[_Window]) -> _Window:
+    counts = {field.name for field in fields(windows[0])} - {"name", "window_s"}
+    sums: dict[str, Any] = {
+        name: _total([getattr(window, name) for window in windows]) for name in counts
+    }
+    longest_s = max(1.0, *(window.window_s for window in windows))
+    return replace(windows[0], window_s=longest_s, **sums)
 
 
 def best_effort_queued(classes: Sequence[SloClass], reports: Sequence[RouterReport]) -> int:
