@@ -15,6 +15,7 @@ from tandem_operator.core.observation import (
 from tandem_operator.core.role import Role
 from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.engines.decode_pod import DecodePod
+from tandem_operator.sim.engines.own_measurement import measured_at_start
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import EPOCH_S
@@ -89,6 +90,7 @@ def _prefill_sample(pod: SimulatedPod[PrefillPod], now_s: float) -> EngineSample
         waiting=float(engine.requests - engine.running),
         kv_usage_ratio=min(1.0, engine.outstanding_tokens / engine.profile.kv_capacity_tokens),
         kv_capacity_tokens=float(engine.profile.kv_capacity_tokens),
+        start_up=measured_at_start(engine.profile, Role.PREFILL),
     )
 
 
@@ -108,6 +110,7 @@ def _decode_sample(pod: SimulatedPod[DecodePod], now_s: float) -> EngineSample:
         generation_tokens_total=float(engine.tokens_made),
         transfer_sum_s=engine.transfer_sum_s,
         transfer_count=float(engine.transfer_count),
+        start_up=measured_at_start(engine.profile, Role.DECODE),
     )
 
 
