@@ -195,8 +195,8 @@ def test_a_prefix_cache_that_stops_to_hit_grows_prefill_within_twenty_seconds() 
 def test_hits_that_end_at_pods_chosen_by_prefix_grow_prefill_within_twenty_seconds(
     fault: str,
 ) -> None:
-    ends_s, router_is_told = 240.0, fault.startswith("prompts")
-    trace = load(constant(36.0), 264.0, mix=replace(CHAT, prompt=Lengths(4096)))
+    ends_s, router_is_told = 360.0, fault.startswith("prompts")
+    trace = load(constant(36.0), 384.0, mix=replace(CHAT, prompt=Lengths(4096)))
     # Two dozen system prompts, so each is at one of the pods.
     requests = tuple(
         replace(r, blocks=tuple(range(8 * whose, 8 * whose + 7)))

@@ -208,6 +208,7 @@ def size(
             backlog=backlog_of(
                 observation.routers, clear_s=ahead.lead_s + tuning.forecast.look_ahead_s
             ),
+            caches_moving=correction.lost_caches(seen.now_s, tuning=tuning),
             tuning=tuning,
         ),
         tuning=tuning,

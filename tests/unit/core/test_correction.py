@@ -72,6 +72,26 @@ def test_violations_that_the_model_expected_are_no_model_error() -> None:
     assert after(expected, outcome(100, {"router_queue": 40})).of(Role.PREFILL) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("counts", "age_s", "lost"),
+    [((2, 1), 5.0, True), ((2, 1), 120.0, False), ((1, 2), 5.0, False), ((2, 0), 5.0, False)],
+)
+def test_a_prefill_pod_that_left_took_its_caches_along(
+    counts: tuple[int, int], age_s: float, lost: bool
+) -> None:
+    found = Correction()
+    for at_s, count in zip((NOW_S - 300.0, NOW_S - age_s), counts, strict=True):
+        found = see_ready(found, {Role.PREFILL: count, Role.DECODE: 1}, at_s)
+
+    assert found.lost_caches(NOW_S) is lost
+
+
+def test_a_decode_pod_that_left_took_no_prefix_cache_along() -> None:
+    found = see_ready(Correction(), {Role.PREFILL: 2, Role.DECODE: 2}, NOW_S - 300.0)
+
+    assert not see_ready(found, {Role.PREFILL: 2, Role.DECODE: 1}, NOW_S).lost_caches(NOW_S)
+
+
 def test_a_fleet_that_just_changed_is_not_judged() -> None:
     fresh = see_ready(settled(), {Role.PREFILL: 2, Role.DECODE: 1}, NOW_S)
 

@@ -53,6 +53,14 @@ def test_a_collapse_counts_within_ten_seconds() -> None:
     assert share(seen([HIT] * 170 + [0] * 10)) < 0.1
 
 
+def test_hits_that_a_leaving_pod_takes_along_are_no_collapse() -> None:
+    leaving = seen([HIT] * 170 + [0] * 10)
+
+    moving = cached_share(leaving, first_s=leaving.end_s - 180, moving=True)
+
+    assert moving == pytest.approx(0.8 * 170 / 180)
+
+
 def test_hits_that_begin_count_as_soon() -> None:
     assert share(seen([0] * 170 + [HIT] * 10)) > 0.7
 

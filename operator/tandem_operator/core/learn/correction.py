@@ -25,10 +25,11 @@ BLAMED: Mapping[str, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class SeenReady:
-    """A count of Ready replicas, and the time since which it holds."""
+    """A count of Ready replicas, the time since which it holds, and the count before it."""
 
     ready: int
     since_s: float
+    before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,15 @@ class Correction:
         seen = self.ready.get(role)
         return seen is not None and now_s - seen.since_s >= tuning.learn.settled_s
 
+    def lost_caches(self, now_s: float, *, tuning: Tuning = TUNING) -> bool:
+        """Return whether a prefill pod left so recently that its prompts have no new cache yet."""
+        seen = self.ready.get(Role.PREFILL)
+        return (
+            seen is not None
+            and 0 < seen.ready < seen.before
+            and now_s - seen.since_s < tuning.observe.caches_move_s
+        )
+
 
 def violated_share(outcomes: Outcomes, role: Role, *, min_finished: int) -> float | None:
     """Return the share of ended requests with a violation by `role`; `None` if too few ended."""
@@ -74,7 +84,8 @@ def see_ready(correction: Correction, ready: Mapping[Role, int], now_s: float) -
     for role, count in ready.items():
         old = seen.get(role)
         if old is None or old.ready != count or old.since_s > now_s:
-            seen[role] = SeenReady(ready=count, since_s=now_s)
+            before = 0 if old is None else old.ready
+            seen[role] = SeenReady(ready=count, since_s=now_s, before=before)
     return replace(correction, ready=seen)
 
 

@@ -34,11 +34,13 @@ class _Window:
         return self.cached / max(self.cached, answered, 1e-9)
 
 
-def cached_share(arrivals: Arrivals, *, first_s: int, tuning: Tuning = TUNING) -> float:
+def cached_share(
+    arrivals: Arrivals, *, first_s: int, moving: bool = False, tuning: Tuning = TUNING
+) -> float:
     """Return the cached share of prompt tokens since `first_s`, or recently if it changed.
 
     A collapse of hits multiplies the work at once, so Tandem must see it before a whole window has
-    passed.
+    passed. While caches are `moving` from a pod that left to others, recent hits say nothing.
     """
     seconds = {at: row for at, row in arrivals.seconds.items() if at >= first_s}
     prompt, cached = _sums(seconds.values())
@@ -47,7 +49,7 @@ def cached_share(arrivals: Arrivals, *, first_s: int, tuning: Tuning = TUNING) -
     requests = sum(group.requests for row in seconds.values() for group in row.groups)
     unanswered = arrivals.queued_prompt_tokens + arrivals.prefill_requests * prompt / requests
     share = cached / prompt
-    for window_s in tuning.observe.cached_windows_s:
+    for window_s in () if moving else tuning.observe.cached_windows_s:
         recent = [row for at, row in seconds.items() if at >= arrivals.end_s - window_s]
         prompt, cached = _sums(recent)
         if prompt <= 0.0:

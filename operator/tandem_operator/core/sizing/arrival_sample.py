@@ -60,8 +60,13 @@ class _Row:
     squared_tokens: float
 
 
-def workload(arrivals: Arrivals, *, tuning: Tuning = TUNING) -> Workload | None:
-    """Return the sample of the recent window; `None` without a request."""
+def workload(
+    arrivals: Arrivals, *, caches_moving: bool = False, tuning: Tuning = TUNING
+) -> Workload | None:
+    """Return the sample of the recent window; `None` without a request.
+
+    `caches_moving` says that a prefill pod left just now, with its prefix cache.
+    """
     counts = arrivals.counts[-tuning.sizing.sample_window_s :]
     first_s = arrivals.end_s - len(counts)
     rows = _rows(arrivals, first_s, tuning=tuning)
@@ -76,7 +81,7 @@ def workload(arrivals: Arrivals, *, tuning: Tuning = TUNING) -> Workload | None:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
     sizes = _length_scale(rows, first_s, len(counts), wall, tuning=tuning)
-    cached = cached_share(arrivals, first_s=first_s, tuning=tuning)
+    cached = cached_share(arrivals, first_s=first_s, moving=caches_moving, tuning=tuning)
     requests: list[Request] = []
     tokens = 0.0
     for row in rows:

@@ -179,10 +179,11 @@ def assess(
     correction: Correction,
     overhead_s: float,
     backlog: Backlog,
+    caches_moving: bool = False,
     tuning: Tuning = TUNING,
 ) -> Situation | None:
     """Return the situation, or `None` while a value that sizing needs is unknown."""
-    sample = workload(arrivals, tuning=tuning)
+    sample = workload(arrivals, caches_moving=caches_moving, tuning=tuning)
     if sample is None or outputs is None or not models.service.known or not models.step.known:
         return None
     service = models.service.coefficients(tuning=tuning)

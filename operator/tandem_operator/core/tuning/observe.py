@@ -48,6 +48,9 @@ class ObserveTuning:
     cached_windows_s: tuple[int, ...] = (30, 10)
     """Recent windows in which the share of cached tokens may have changed, longest first. Tandem
     must see a collapse of cache hits before a whole window has passed. Chosen by hand."""
+    caches_move_s: float = 60.0
+    """The time after a prefill pod left in which fewer hits say nothing about later ones. Each
+    conversation of that pod misses once, and then has a cache on another pod. Chosen by hand."""
     most_cached_share: float = 0.95
     """The largest share of prompt tokens that caches are expected to serve. Chosen by hand."""
 
