@@ -6,7 +6,13 @@ from random import Random
 import pytest
 
 from tandem_operator.core.objective.error_budget import Proof
-from tandem_operator.core.objective.insurance import Cover, is_level, most_of, within_record
+from tandem_operator.core.objective.insurance import (
+    Cover,
+    answers_drift,
+    is_level,
+    most_of,
+    within_record,
+)
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
@@ -97,6 +103,35 @@ def test_a_slow_drift_over_half_of_the_hour_is_not_level() -> None:
     tokens = [*history.prompt_tokens[:half], *(1.08 * n for n in history.prompt_tokens[half:])]
 
     assert not is_level(replace(history, prompt_tokens=tuple(round(n) for n in tokens)))
+
+
+def answered(*, longer: float, lately: int, seed: int = 1) -> tuple[int, ...]:
+    """Return an hour of mean answers, of which the latest buckets have `longer` ones."""
+    random = Random(seed)
+    means = [random.gauss(300.0, 6.0) for _ in range(int(HOUR_S) // BUCKET_S)]
+    means[-lately:] = [longer * mean for mean in means[-lately:]]
+    return tuple(round(mean) for mean in means)
+
+
+@pytest.mark.parametrize("lately", [1, 9, 90])
+@pytest.mark.parametrize(
+    ("longer", "drift"), [(1.0, False), (1.05, False), (1.5, True), (0.5, True)]
+)
+def test_answers_drift_once_their_mean_surely_changed(
+    longer: float, lately: int, drift: bool
+) -> None:
+    history = lived(LEVEL)
+
+    changed = replace(history, output_tokens=answered(longer=longer, lately=lately))
+
+    assert answers_drift(changed) is drift
+    assert is_level(changed)
+
+
+def test_answers_of_a_young_or_an_older_history_do_not_drift() -> None:
+    assert not answers_drift(lived(LEVEL))
+    assert not answers_drift(replace(lived(LEVEL), output_tokens=(UNKNOWN,) * 180))
+    assert not answers_drift(replace(lived(LEVEL), output_tokens=(300,) * 9))
 
 
 def test_every_count_is_tried_of_a_fleet_for_much_level_traffic() -> None:

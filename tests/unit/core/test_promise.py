@@ -293,6 +293,20 @@ def test_traffic_that_is_no_longer_level_is_looked_into_at_once() -> None:
     assert after.cover.level_s is None
 
 
+def test_longer_answers_free_the_decode_fleet_of_level_traffic_and_leave_prefill() -> None:
+    history = lived([(12.0, 3600.0)])
+    even = replace(history, output_tokens=(300,) * len(history))
+    longer = replace(history, output_tokens=(*even.output_tokens[:-1], 900))
+
+    kept = looked(promised(Cover(), even), situation=known(feasible=True)).cover
+    freed = looked(promised(Cover(), longer), situation=known(feasible=True)).cover
+
+    assert set(kept.floors) == set(kept.most) == set(Role)
+    assert kept.level_s is not None
+    assert freed.floor(Role.PREFILL) == kept.floor(Role.PREFILL)
+    assert set(freed.floors) == set(freed.most) == {Role.PREFILL}
+
+
 def test_late_requests_that_really_came_prove_an_insurance_short() -> None:
     level = promised(Cover(), lived([(12.0, 3600.0)]))
     before = looked(level, situation=known(feasible=True))

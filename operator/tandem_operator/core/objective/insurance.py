@@ -1,7 +1,7 @@
 """The insurance in force against recurring bursts, and whether the present is like its history."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import fmean, pstdev, pvariance
 
@@ -78,6 +78,14 @@ class Cover:
         """Return the least count of a role."""
         return max(1, self.floors.get(role, 1))
 
+    def without(self, role: Role) -> "Cover":
+        """Return the insurance of the other role alone."""
+        return replace(
+            self,
+            floors={r: n for r, n in self.floors.items() if r is not role},
+            most={r: n for r, n in self.most.items() if r is not role},
+        )
+
 
 def recurs(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
     """Return whether the highest load of the history came and went more than once."""
@@ -107,20 +115,41 @@ def _drifts(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
     """Return whether prompt tokens surely changed, recently or in the second half."""
     numbers = tuning.objective
     lately = history.prompt_tokens[-(numbers.level_window_s // BUCKET_S) :]
-    tokens = [n for n in lately if n != UNKNOWN]
-    return any(
-        _differ(tokens[:-count], tokens[-count:], tuning=tuning)
-        for count in (numbers.lately_s // BUCKET_S, len(tokens) // 2)
-        if 0 < count <= len(tokens) - count
+    return _changed(
+        [n for n in lately if n != UNKNOWN],
+        lately=numbers.lately_s // BUCKET_S,
+        least_share=numbers.drift_share,
+        tuning=tuning,
     )
 
 
-def _differ(before: Sequence[int], after: Sequence[int], *, tuning: Tuning = TUNING) -> bool:
+def answers_drift(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
+    """Return whether the length of answers surely changed, just now or in the second half."""
     numbers = tuning.objective
+    lately = history.output_tokens[-(numbers.level_window_s // BUCKET_S) :]
+    means = [n for n in lately if n != UNKNOWN]
+    # Each one is the mean of some minutes: its neighbours are mostly of the same answers.
+    apart = means[:: -(tuning.learn.outputs_window_s // BUCKET_S)][::-1]
+    return _changed(apart, lately=1, least_share=numbers.longer_ratio - 1.0, tuning=tuning)
+
+
+def _changed(
+    values: Sequence[int], *, lately: int, least_share: float, tuning: Tuning = TUNING
+) -> bool:
+    return any(
+        _differ(values[:-count], values[-count:], least_share=least_share, tuning=tuning)
+        for count in (lately, len(values) // 2)
+        if 0 < count <= len(values) - count
+    )
+
+
+def _differ(
+    before: Sequence[int], after: Sequence[int], *, least_share: float, tuning: Tuning = TUNING
+) -> bool:
     mean = fmean(before)
     chance = pstdev(before) * sqrt(1.0 / len(before) + 1.0 / len(after))
     return abs(fmean(after) - mean) > max(
-        numbers.drift_deviations * chance, numbers.drift_share * mean
+        tuning.objective.drift_deviations * chance, least_share * mean
     )
 
 

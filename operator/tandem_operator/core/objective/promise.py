@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tandem_operator.core.objective.choose_insurance import cover_for
 from tandem_operator.core.objective.error_budget import ErrorBudget
-from tandem_operator.core.objective.insurance import Cover, Terms, is_level, most_of
+from tandem_operator.core.objective.insurance import Cover, Terms, answers_drift, is_level, most_of
 from tandem_operator.core.objective.usual_cost import Usual, as_usual, usual_of
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.observe.arrivals import Arrivals
@@ -123,6 +123,9 @@ class Promise:
             if cover.level_s is not None:
                 # The cost of the minute in which it was chosen does not apply to the hour after it.
                 cover = replace(cover, busy=as_ever.busy, tokens=as_ever.mean_tokens)
+        if cover.level_s is not None and answers_drift(history, tuning=tuning):
+            # Requests come as before, so prefill stays. Decode follows the new answers.
+            cover = cover.without(Role.DECODE)
         return Promise(budget=budget, history=history, cover=cover, basis=basis, usual=usual)
 
     def patient(self, spec: PoolSpec) -> PoolSpec:
