@@ -97,6 +97,9 @@ class TenantReport(Part):
     """Requests within the bounds of their class."""
     too_late: Count
     """The part of `finished` that the router refused, because it could not be on time any more."""
+    shed: Count = 0
+    """The part of `finished` that the router shed: the queue was full, or no pod was free in time.
+    Routers before this field do not tell it."""
     limited: Count
     """Requests that a limit of the tenant refused."""
     output_tokens: Count

@@ -120,6 +120,7 @@ class ResultSecond:
     finished: int = 0
     good: int = 0
     too_late: int = 0
+    shed: int = 0
     limited: int = 0
     output_tokens: int = 0
     good_output_tokens: int = 0
@@ -132,6 +133,7 @@ class ResultSecond:
         self.finished += 1
         self.good += good
         self.too_late += outcome is Outcome.TOO_LATE
+        self.shed += outcome is Outcome.SHED
         self.output_tokens += output_tokens
         self.good_output_tokens += output_tokens if good else 0
 

@@ -38,6 +38,7 @@ def test_a_window_has_what_ended_in_its_seconds(
         good = [tokens for outcome, tokens in counted if outcome is Outcome.GOOD]
         assert (found.finished, found.good) == (len(counted), len(good))
         assert found.too_late == outcomes.count(Outcome.TOO_LATE)
+        assert found.shed == outcomes.count(Outcome.SHED)
         assert found.output_tokens == sum(tokens for _, tokens in counted)
         assert found.good_output_tokens == sum(good)
         assert found.limited == sum(of == name and second > since for of, second in refusals)

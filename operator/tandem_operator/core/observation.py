@@ -175,6 +175,7 @@ class TenantWindow:
     Attributes:
         finished: without `limited` ones.
         too_late: the part of `finished` that was refused, because it could not be on time any more.
+        shed: the part of `finished` that was shed, because the queue was full or no pod was free.
         limited: requests that a limit of the tenant refused.
     """
 
@@ -185,6 +186,12 @@ class TenantWindow:
     too_late: int
     limited: int
     output_tokens: int
+    shed: int = 0
+
+    @property
+    def refused(self) -> int:
+        """Return the requests that the router refused, for any reason."""
+        return self.limited + self.too_late + self.shed
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,7 @@ async def test_what_is_shed_before_its_body_is_read_counts_for_its_tenant(pool: 
     status, _, _ = await pool.post(BODY, headers={OF: "acme"})
 
     acme, _ = (await pool.arrivals())["tenants"]
-    assert (status, acme["finished"], acme["good"]) == (429, 1, 0)
+    assert (status, acme["finished"], acme["good"], acme["shed"]) == (429, 1, 0, 1)
     gate.set()
     await first
 
@@ -298,7 +298,7 @@ async def test_without_tenants_a_flood_goes_first(pool: Pool) -> None:
 
 async def test_a_full_queue_sheds_the_tenant_with_the_longest_line(pool: Pool) -> None:
     limits = {"prefill_requests_per_pod": 1, "queued_requests": 3}
-    pool.configure(tenants={"header": OF}, limits=limits)
+    pool.configure(tenants={"header": OF, "named": [{"name": "flood"}]}, limits=limits)
     engine = pool.engines["p0"]
     gate = engine.script.hold = asyncio.Event()
     tasks: list[asyncio.Task[Any]] = []
@@ -311,3 +311,5 @@ async def test_a_full_queue_sheds_the_tenant_with_the_longest_line(pool: Pool) -
     statuses = [status for status, _, _ in await asyncio.gather(*tasks)]
 
     assert statuses == [200, 200, 200, 429, 200]
+    shed = {each["name"]: each["shed"] for each in (await pool.arrivals())["tenants"]}
+    assert shed == {"flood": 1, OTHER: 0}

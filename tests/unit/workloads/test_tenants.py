@@ -44,6 +44,13 @@ def test_status_has_the_results_of_each_tenant_that_the_pool_names_and_of_the_ot
     ]
 
 
+def test_what_a_full_queue_refused_of_a_tenant_counts_as_refused():
+    shed = replace(ACME, shed=3)
+
+    [acme] = told(shed)
+    assert (acme["requests"], acme["refused"]) == ("0.09", "0.06")
+
+
 def test_a_change_that_rounding_hides_changes_no_status():
     busy = replace(ACME, finished=120_000, good=119_000, output_tokens=36_000_000)
     more = replace(busy, finished=120_012, good=119_012, output_tokens=36_000_050)

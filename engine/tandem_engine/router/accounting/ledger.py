@@ -181,6 +181,7 @@ class Ledger:
                     finished=window.finished,
                     good=window.good,
                     too_late=window.too_late,
+                    shed=window.shed,
                     limited=window.limited,
                     output_tokens=min(window.output_tokens, MOST_COUNT),
                 )

@@ -191,7 +191,7 @@ class TenantStatus(ApiModel):
     requests: Text | None = None
     """Requests per second that ended, refused ones included."""
     refused: Text | None = None
-    """Requests per second refused by a limit, or because they would be late."""
+    """Requests per second that a limit refused, that would be late, or that were shed."""
     output_tokens: Text | None = None
     """Output tokens per second."""
 

@@ -170,12 +170,12 @@ def _class_status(window: ClassWindow) -> ClassStatus:
 
 
 def _tenant_status(window: TenantWindow) -> TenantStatus:
-    requests, refused = window.finished + window.limited, window.too_late + window.limited
+    requests = window.finished + window.limited
     return TenantStatus(
         name=window.name,
         attainment=format_ratio(window.good / window.finished) if window.finished else None,
         requests=format_rate(requests / window.window_s),
-        refused=format_rate(refused / window.window_s),
+        refused=format_rate(window.refused / window.window_s),
         output_tokens=format_rate(window.output_tokens / window.window_s),
     )
 
