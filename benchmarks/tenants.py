@@ -13,6 +13,7 @@ from benchmarks.classes import BOUNDS, CHAT, INTERACTIVE
 from benchmarks.told import told
 from tandem_operator.sim.flight import SimulatedFlight, judge
 from tandem_operator.sim.routing.router_queue import QueueSettings
+from tandem_operator.sim.routing.tenants import TenantRules
 from tandem_operator.sim.traces.generate import burst, constant, poisson
 from tandem_operator.sim.traces.trace import Trace, joined, of_tenant
 
@@ -71,7 +72,7 @@ class Row:
 
 def run(load: Load, *, fair: bool) -> Row:
     """Serve a load by a fixed fleet."""
-    router = QueueSettings(first_token_s=30.0, tenants={} if fair else None)
+    router = QueueSettings(first_token_s=30.0, tenants=TenantRules() if fair else None)
     trace = load.trace()
     return _row(trace, served(trace, slo=SLO, patience_s=60.0, router=router)[1])
 

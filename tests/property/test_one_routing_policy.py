@@ -24,6 +24,7 @@ from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.router import SimulatedRouter
 from tandem_operator.sim.routing.router_queue import QueueSettings
+from tandem_operator.sim.routing.tenants import TenantRules, named_tenant
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS, TraceRequest
 from tandem_routing import foresight
 from tandem_routing.learned import Learned
@@ -106,7 +107,9 @@ class Simulated:
             QueueSettings(
                 requests_per_prefill_pod=REQUESTS_PER_POD,
                 tokens_per_prefill_pod=TOKENS_PER_POD,
-                tenants=WEIGHTS,
+                tenants=TenantRules(
+                    {name: named_tenant(name, weight=weight) for name, weight in WEIGHTS.items()}
+                ),
             ),
             profile=ENGINE,
             spec=make_spec(tpot_s=TPOT_S),

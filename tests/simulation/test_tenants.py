@@ -7,6 +7,7 @@ from tandem_operator.core.slo import Slo
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Static
 from tandem_operator.sim.report import PoolReport
+from tandem_operator.sim.routing.tenants import TenantRules, named_tenant
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import constant, poisson
 from tandem_operator.sim.traces.trace import Trace, joined, of_tenant
@@ -32,23 +33,29 @@ def traffic(flood_rps: float) -> Trace:
     )
 
 
-def play(trace: Trace, *, weights: dict[str, float] | None) -> PoolReport:
+def play(trace: Trace, *, tenants: TenantRules | None) -> PoolReport:
     spec = replace(make_spec(), slo=SLO)
     setup = make_setup(trace, prefill=1, decode=1, spec=spec, profile=QUICK)
-    router = replace(setup.router, tenants=weights, first_token_s=20.0)
+    router = replace(setup.router, tenants=tenants, first_token_s=20.0)
     scenario = Scenario((replace(setup, router=router),), ColdStart(30.0))
     return Simulation(scenario, {"pool": Static(dict.fromkeys(Role, 1))}).run()["pool"]
+
+
+def attainment(report: PoolReport, name: str) -> float:
+    found = report.tenants[name].attainment
+    assert found is not None
+    return found
 
 
 def test_in_a_flood_of_one_tenant_the_others_keep_their_objective() -> None:
     trace = traffic(60.0)
 
-    without = play(trace, weights=None)
-    fair = play(trace, weights={})
+    without = play(trace, tenants=None)
+    fair = play(trace, tenants=TenantRules())
 
     for name in QUIET:
-        assert without.tenants[name].attainment < SLO.attainment
-        assert fair.tenants[name].attainment >= SLO.attainment
+        assert attainment(without, name) < SLO.attainment
+        assert attainment(fair, name) >= SLO.attainment
     assert fair.tenants["flood"].good > 0
     assert fair.good > 0.7 * without.good
 
@@ -56,13 +63,13 @@ def test_in_a_flood_of_one_tenant_the_others_keep_their_objective() -> None:
 def test_without_a_flood_tenants_change_nothing() -> None:
     trace = traffic(1.0)
 
-    assert play(trace, weights={}).ttft_s == play(trace, weights=None).ttft_s
+    assert play(trace, tenants=TenantRules()).ttft_s == play(trace, tenants=None).ttft_s
 
 
 def test_of_two_floods_the_heavier_tenant_gets_more() -> None:
     trace = traffic(0.5)
     both = joined("both", [trace, *(of_tenant(traffic(30.0), name) for name in ("x", "y"))])
 
-    report = play(both, weights={"x": 3.0})
+    report = play(both, tenants=TenantRules({"x": named_tenant("x", weight=3.0)}))
 
     assert report.tenants["x"].good > 1.5 * report.tenants["y"].good

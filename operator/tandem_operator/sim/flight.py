@@ -25,6 +25,7 @@ class SimulatedFlight:
         load: what its router counts it as at its decode pod, or on the way there.
         reserved: what best effort left free for it.
         counted_tokens: what it counts as in the share of its tenant until it has ended.
+        asked_tokens: what it counts as in the limit of its tenant until it has ended.
     """
 
     request: TraceRequest
@@ -49,6 +50,7 @@ class SimulatedFlight:
     load: Load = NO_LOAD
     reserved: Load = NO_LOAD
     counted_tokens: int = 0
+    asked_tokens: int = 0
 
     @property
     def guaranteed(self) -> bool:

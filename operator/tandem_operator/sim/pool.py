@@ -24,6 +24,7 @@ from tandem_operator.sim.ledger import SimulatedLedger
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.routing.router import SimulatedRouter
 from tandem_operator.sim.routing.router_queue import QueueSettings, Spread
+from tandem_operator.sim.routing.tenants import TenantDesk
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 
@@ -54,7 +55,12 @@ class PoolSetup:
 
 
 class Pool:
-    """The moving parts. `ended` holds every ended request, with the cause of its violation."""
+    """The moving parts.
+
+    Attributes:
+        ended: every request that entered and ended.
+        limited: the requests that did not enter, because a limit of their tenant refused them.
+    """
 
     def __init__(self, setup: PoolSetup, *, clock: Clock, cluster: Cluster) -> None:
         self.setup = setup
@@ -62,6 +68,7 @@ class Pool:
         self.clock = clock
         self.ledger = SimulatedLedger(epoch_s=EPOCH_S)
         self.ended: list[SimulatedFlight] = []
+        self.limited: list[TraceRequest] = []
         self.entered = 0
         gpus = {role: setup.spec.roles[role].gpus_per_replica for role in Role}
         self.prefill: SimulatedFleet[PrefillPod] = SimulatedFleet(
@@ -90,6 +97,7 @@ class Pool:
         if not setup.prefix_caching and router.spread is Spread.PREFIX:
             # A live router, too, is not told to search for blocks that no pod keeps.
             router = replace(router, spread=Spread.LEAST_LOADED)
+        self._tenants = None if router.tenants is None else TenantDesk(router.tenants)
         self.router = SimulatedRouter(
             router,
             profile=setup.profile,
@@ -128,8 +136,8 @@ class Pool:
         for pod in list(self.decode.pods):
             self._advance(pod)
 
-    def enter(self, request: TraceRequest) -> None:
-        """Accept a request from a client."""
+    def enter(self, request: TraceRequest) -> bool:
+        """Accept a request from a client; False: a limit of its tenant refuses it."""
         slo_class = class_named(self.spec.classes, request.slo_class)
         slo = self.spec.slo if slo_class is None else slo_class.slo
         flight = SimulatedFlight(
@@ -138,13 +146,26 @@ class Pool:
             deadline_s=request.at_s + slo.ttft_bound_s(request.prompt_tokens),
             slo_class=slo_class,
         )
+        if not self._admits(flight):
+            self.limited.append(request)
+            return False
         self.entered += 1
         self.ledger.arrive(flight)
         tokens = request.prompt_tokens + request.output_tokens
         if tokens > min(self.setup.profile.kv_capacity_tokens, self.spec.max_model_len):
             self._fail(flight)
-            return
-        self.router.add(flight)
+        else:
+            self.router.add(flight)
+        return True
+
+    def _admits(self, flight: SimulatedFlight) -> bool:
+        if self._tenants is None:
+            return True
+        if self._tenants.counts_tokens(flight.request):
+            # Requests that have ended meanwhile used more or less than was expected.
+            self.catch_up()
+        tokens = flight.request.prompt_tokens + self.router.view.output_tokens
+        return self._tenants.admits(flight, tokens=tokens, now_s=self.clock.now_s)
 
     def _prefill_engine(self, name: str) -> PrefillPod:
         profile, block_tokens = self.setup.profile, self.setup.trace.block_tokens
@@ -206,6 +227,8 @@ class Pool:
     def _finish(self, flight: SimulatedFlight) -> None:
         self.router.view.left(flight, self.clock.now_s)
         self.router.queue.settle(flight)
+        if self._tenants is not None:
+            self._tenants.ended(flight, now_s=self.clock.now_s)
         self.router.ended(flight)
         # A class that is edited meanwhile judges by what it is now.
         now = class_named(

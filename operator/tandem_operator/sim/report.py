@@ -49,16 +49,26 @@ class ClassOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TenantOutcome:
-    """What came of the requests of one tenant; `ttft_p99_s` is of those that got a token."""
+    """The results of the requests of one tenant, by the rules of `status.tenants`.
+
+    Attributes:
+        limited: requests beyond a limit of the tenant. They never enter the pool.
+        refused: these, and requests that were refused or shed while they waited.
+        ttft_p99_s: of the requests that got a token.
+    """
 
     requests: int
     good: int
+    limited: int
+    refused: int
+    output_tokens: int
     ttft_p99_s: float | None
 
     @property
-    def attainment(self) -> float:
-        """Good requests over all of the tenant."""
-        return self.good / self.requests if self.requests else 1.0
+    def attainment(self) -> float | None:
+        """Return good requests over those within its limits; `None` if there are none."""
+        within = self.requests - self.limited
+        return self.good / within if within else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,8 @@ class PoolReport:
         changes: by role, how often the count that was asked for changed.
         end_s: when the last request of the simulation ended.
         classes: by name, where the pool has classes.
+        limited: requests that limits of tenants refused. They are no demand, and in no other count
+            but those of `tenants`.
         tenants: by name, where requests name any.
     """
 
@@ -97,6 +109,7 @@ class PoolReport:
     end_s: float
     moments: tuple[Moment, ...]
     classes: Mapping[str, ClassOutcome] = field(default_factory=dict)
+    limited: int = 0
     tenants: Mapping[str, TenantOutcome] = field(default_factory=dict)
 
     @property
@@ -148,9 +161,18 @@ class PoolReport:
             **(
                 {"classes": {n: asdict(c) for n, c in self.classes.items()}} if self.classes else {}
             ),
-            **(
-                {"tenants": {n: asdict(t) for n, t in self.tenants.items()}} if self.tenants else {}
-            ),
+            **self._tenants_json(),
+        }
+
+    def _tenants_json(self) -> dict[str, Any]:
+        if not self.tenants:
+            return {}
+        return {
+            "limited": self.limited,
+            "tenants": {
+                name: {**asdict(each), "attainment": each.attainment}
+                for name, each in self.tenants.items()
+            },
         }
 
 

@@ -4,7 +4,7 @@ The same scenario and seed give the same run, to the last bit.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -37,6 +37,7 @@ PATIENCE_S = 1800.0
 NOTICED_S = 1.2
 """The longest time from a request at a pool at zero to the tick that it brings forward: the live
 queue of passes waits for 0.2 s, and for a second between two passes."""
+_TURNED_AWAY = (Ending.SHED, Ending.TOO_LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ class Simulation:
     @property
     def _is_over(self) -> bool:
         return self.clock.now_s >= self.scenario.least_s and all(
-            len(driven.pool.ended) == len(driven.pool.setup.trace.requests)
+            len(driven.pool.ended) + len(driven.pool.limited)
+            == len(driven.pool.setup.trace.requests)
             for driven in self._driven.values()
         )
 
@@ -131,8 +133,8 @@ class Simulation:
     def _arrive(
         self, driven: _Driven, request: TraceRequest, requests: Iterator[TraceRequest]
     ) -> None:
-        driven.pool.enter(request)
-        if driven.listens:
+        # A refused request wakes no pool.
+        if driven.pool.enter(request) and driven.listens:
             driven.listens = False
             self.clock.after(NOTICED_S, partial(self._noticed, driven))
         self._expect(driven, requests)
@@ -235,17 +237,15 @@ class Simulation:
             end_s=end_s,
             moments=tuple(driven.moments),
             classes=_classes(pool),
+            limited=len(pool.limited),
             tenants=_tenants(pool),
         )
 
 
 def _classes(pool: Pool) -> dict[str, ClassOutcome]:
     """Return the results of each class; a request that has not ended counts as not good."""
-    requests = Counter(
-        each.name
-        for asked in pool.setup.trace.requests
-        if (each := class_named(pool.spec.classes, asked.slo_class)) is not None
-    )
+    requests = _by_class(pool, pool.setup.trace.requests)
+    requests.subtract(_by_class(pool, pool.limited))
     found = {}
     for each in pool.spec.classes:
         ended = [f for f in pool.ended if f.slo_class is not None and f.slo_class.name == each.name]
@@ -261,11 +261,20 @@ def _classes(pool: Pool) -> dict[str, ClassOutcome]:
     return found
 
 
+def _by_class(pool: Pool, requests: Iterable[TraceRequest]) -> Counter[str]:
+    return Counter(
+        each.name
+        for asked in requests
+        if (each := class_named(pool.spec.classes, asked.slo_class)) is not None
+    )
+
+
 def _tenants(pool: Pool) -> dict[str, TenantOutcome]:
-    """What came of each tenant, and of the requests that name none; empty: none names any."""
+    """Return the results of each tenant, and of requests that name none; empty: none names any."""
     requests = Counter(asked.tenant for asked in pool.setup.trace.requests)
     if not any(requests):
         return {}
+    limited = Counter(asked.tenant for asked in pool.limited)
     ended_of: dict[str, list[SimulatedFlight]] = {name: [] for name in sorted(requests)}
     for flight in pool.ended:
         ended_of[flight.request.tenant].append(flight)
@@ -274,7 +283,14 @@ def _tenants(pool: Pool) -> dict[str, TenantOutcome]:
         slos = (pool.spec.slo if f.slo_class is None else f.slo_class.slo for f in ended)
         good = sum(judge(flight, slo).good for flight, slo in zip(ended, slos, strict=True))
         waits = sorted(flight.ttft_s for flight in ended if flight.ttft_s is not None)
-        found[name] = TenantOutcome(requests[name], good, quantile(waits, SHARES["p99"]))
+        found[name] = TenantOutcome(
+            requests=requests[name],
+            good=good,
+            limited=limited[name],
+            refused=limited[name] + sum(flight.ending in _TURNED_AWAY for flight in ended),
+            output_tokens=sum(flight.made for flight in ended),
+            ttft_p99_s=quantile(waits, SHARES["p99"]),
+        )
     return found
 
 

@@ -108,6 +108,40 @@ def test_each_tenant_has_a_row(tmp_path):
     assert "attainment of requests of no tenant" in result.stdout
 
 
+LIMITED = TENANTED.replace("weight: 2}", "weight: 2, requestsPerMinute: 60}")
+
+
+def test_a_limit_of_a_tenant_refuses_what_is_beyond_it(tmp_path):
+    out = tmp_path / "out.json"
+    path = write(tmp_path, "limited.yaml", LIMITED)
+
+    result = tandem(
+        *("simulate", "-f", path, *PROFILE, *SHORT, "--tenant", "search=0.5"),
+        *("--policy", "clairvoyant", "--json", str(out)),
+    )
+
+    assert result.exit_code == 0, result.output
+    [one] = json.loads(out.read_text())["runs"]
+    search = one["tenants"]["search"]
+    # A minute's worth at once, and as many again in a hundred seconds.
+    assert search["requests"] - search["limited"] == pytest.approx(160, abs=3)
+    assert one["limited"] == search["limited"] == search["refused"]
+    assert "not simulated" not in result.stdout
+
+
+def test_traffic_without_tenants_meets_no_limit_and_a_note_says_how_to_name_them(tmp_path):
+    path = write(tmp_path, "limited.yaml", LIMITED)
+
+    result = tandem("simulate", "-f", path, *PROFILE, *SHORT, "--policy", "static", "--json")
+
+    told = json.loads(result.stdout)
+    assert "limited" not in told["runs"][0]
+    assert told["notes"] == [
+        "The traffic names no tenant, so shares and limits of router.tenants are not simulated;"
+        " name tenants with --tenant search=0.2."
+    ]
+
+
 def test_a_pool_without_tenants_takes_none(pool):
     result = tandem("simulate", "-f", pool, *PROFILE, *SHORT, "--tenant", "search=0.5")
 

@@ -92,17 +92,3 @@ class Tenants(ApiModel):
     """Most requests in a minute of each tenant that is not named. Without it: any number."""
     tokens_per_minute: _PerMinute | None = None
     """Most prompt and output tokens in a minute of each tenant that is not named."""
-
-    @property
-    def limited(self) -> bool:
-        """Whether any tenant has a limit."""
-        return any(
-            limit is not None
-            for each in (self, *(self.named or ()))
-            for limit in (each.requests_per_minute, each.tokens_per_minute)
-        )
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weights of the named tenants."""
-        return {each.name: each.weight for each in self.named or ()}

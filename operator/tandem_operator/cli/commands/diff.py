@@ -16,6 +16,7 @@ from tandem_operator.cli.input.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.input.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.input.options import ENGINES, OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.input.profiles import file_of, names_with
+from tandem_operator.cli.input.tenants import check_tenants
 from tandem_operator.cli.input.traffic import describe
 from tandem_operator.cli.input.traffic_options import SeedsOption, TrafficOptions
 from tandem_operator.cli.output.compared import (
@@ -115,6 +116,7 @@ def diff(
     with bars() as shown:
         live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
     pools = {"old": pool_in(old, live), "new": read_pool(new)}
+    check_tenants(traffic.tenant, list(pools.values()))
     traces = traffic.several(seeds, live)
     after_edit = engines if new_profile is None else replace(engines, profile=new_profile)
     served_by = {"old": engines, "new": after_edit}

@@ -19,6 +19,7 @@ from tandem_operator.cli.input.options import (
     JsonOption,
     PoolOption,
 )
+from tandem_operator.cli.input.tenants import check_tenants
 from tandem_operator.cli.input.traffic_options import SeedsOption, TrafficOptions
 from tandem_operator.cli.output.destination import bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.output.figure_table import FigureTable
@@ -73,6 +74,7 @@ def plan(
     with bars() as shown:
         live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
     pool = pool_in(filename, live)
+    check_tenants(traffic.tenant, [pool])
     cases = [
         engines.case(pool, trace, seed=traffic.seed + number, live=live)
         for number, trace in enumerate(traffic.several(seeds, live))

@@ -22,6 +22,7 @@ from tandem_operator.cli.input.options import (
     JsonOption,
     PoolOption,
 )
+from tandem_operator.cli.input.tenants import check_tenants
 from tandem_operator.cli.input.traffic_options import TrafficOptions
 from tandem_operator.cli.output.destination import (
     Bars,
@@ -80,6 +81,7 @@ def simulate(
     with bars() as shown:
         live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
     pool = pool_in(filename, live)
+    check_tenants(traffic.tenant, [pool])
     case = engines.case(pool, traffic.requests(live), seed=traffic.seed, live=live)
     chosen = list(dict.fromkeys(policy or [PolicyName.TANDEM]))
     static = case.start if fixed is None else fleet("--fleet", fixed)

@@ -115,7 +115,7 @@ def _mean_tokens(case: Case) -> tuple[float, float]:
 
 
 def _clairvoyant(case: Case) -> Policy:
-    return Clairvoyant(case.trace, case.profile, case.spec, start_s=case.cold_start.median_s)
+    return Clairvoyant(case.demand, case.profile, case.spec, start_s=case.cold_start.median_s)
 
 
 # Tandem reads schedules itself, and a fixed fleet does not scale.

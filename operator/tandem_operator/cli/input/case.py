@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
-from tandem_operator.api import InferencePool, OtherTenants, PrefillPodChoice, Router, duration_s
+from tandem_operator.api import InferencePool, PrefillPodChoice, Router, duration_s
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.oversize import Oversize, oversize_of
+from tandem_operator.cli.input.tenants import rules_of, within_limits
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
 from tandem_operator.core.schedules import called
@@ -50,6 +51,11 @@ class Case:
         return gpus_of(self.spec, fleet)
 
     @cached_property
+    def demand(self) -> Trace:
+        """Return the traffic without the requests that limits of tenants refuse, about."""
+        return within_limits(self.trace, self.router)
+
+    @cached_property
     def oversize(self) -> Oversize | None:
         """Return the requests that no fleet can serve; the trace is searched only once."""
         return oversize_of(self.trace, self.spec, self.profile)
@@ -81,7 +87,7 @@ def at_begin(spec: PoolSpec) -> PoolSpec:
 
 def router_of(router: Router) -> QueueSettings:
     """A pool's router, as its spec has it."""
-    insurance, tenants = insurance_of(router), router.tenants
+    insurance = insurance_of(router)
     by_prefix = router.prefill_placement is PrefillPodChoice.PREFIX
     return QueueSettings(
         spread=Spread.PREFIX if by_prefix else Spread.LEAST_LOADED,
@@ -90,8 +96,7 @@ def router_of(router: Router) -> QueueSettings:
         first_token_s=duration_s(router.timeouts.first_token),
         overflow=insurance.overflow,
         decode_gate=insurance.decode_gate,
-        tenants=None if tenants is None else tenants.weights,
-        others_are_one=tenants is not None and tenants.others is OtherTenants.SHARED,
+        tenants=rules_of(router.tenants),
     )
 
 
@@ -106,9 +111,6 @@ def notes_on(pool: InferencePool) -> list[str]:
         for role, bounds in spec.roles.items()
         if not bounds.managed
     ]
-    tenants = pool.spec.router.tenants
-    if tenants is not None and tenants.limited:
-        notes.append("Limits of router.tenants are not simulated; shares are.")
     part = pool.spec.engine.gpu_part
     if part is not None:
         notes.append(f"Engines run on part of a GPU ({part}); profiles of whole GPUs do not hold.")

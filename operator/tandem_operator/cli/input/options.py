@@ -32,6 +32,7 @@ from tandem_operator.cli.input.simulated_hours import (
     notes_on_hours,
     simulated_periods,
 )
+from tandem_operator.cli.input.tenants import notes_on_tenants, serving, within_limits
 from tandem_operator.cli.units import fleet, seconds
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
@@ -150,15 +151,11 @@ class EngineOptions:
         periods = simulated_periods(pool, begin=begin, span_s=trace.span_s)
         spec = dataclasses.replace(spec_of(pool), periods=periods)
         _check_classes(trace, spec)
-        if pool.spec.router.tenants is None and any(r.tenant for r in trace.requests):
-            raise BadInputError(
-                "--tenant names tenants, but the pool has no spec.router.tenants; write for example"
-                " tenants: {header: X-Tenant-Id}"
-            )
+        router = serving(router_of(pool.spec.router), trace)
         engines, notes = self._engines(spec, live)
         profile = dataclasses.replace(engines.profile, max_num_seqs=spec.max_num_seqs)
         if self.start == "fitted":
-            start = fitted_start(at_begin(spec), trace, profile)
+            start = fitted_start(at_begin(spec), within_limits(trace, router), profile)
         elif self.start == "min":
             start = smallest(at_begin(spec))
         else:
@@ -171,12 +168,13 @@ class EngineOptions:
             profile=profile,
             cold_start=self._cold_start(engines.cold_start or USUAL_COLD_START),
             start=start,
-            router=router_of(pool.spec.router),
+            router=router,
             prefix_caching=pool.spec.engine_of("prefill").prefix_caching,
             seed=seed,
             gpu_hour_price=price,
             differs=(
                 *notes_on(pool),
+                *notes_on_tenants(pool, trace),
                 *notes_on_hours(pool, begin=begin),
                 *(() if live is None else live.notes),
                 *notes,

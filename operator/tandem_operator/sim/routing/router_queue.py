@@ -3,7 +3,7 @@
 Deadline order is the live router's own; the other orders are what it is compared with.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -12,6 +12,7 @@ from typing import Protocol
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.other_orders import Fifo, Goodput
 from tandem_operator.sim.routing.pod_sides import PrefillSide
+from tandem_operator.sim.routing.tenants import TenantRules
 from tandem_routing.class_queue import ClassQueue
 from tandem_routing.deadline_queue import (
     RECONSIDERED_EVERY_S,
@@ -64,8 +65,7 @@ class QueueSettings:
         memories: how many routers there are that remember apart what they sent where; all know
             the load of pods.
         told_after_s: how long it takes until they know of each other's; `None`: for ever.
-        tenants: weights of tenants, by name, 1 for all others; `None`: all requests are of one.
-        others_are_one: all tenants that are not in `tenants` are one.
+        tenants: shares and limits of tenants; `None`: all requests are of one.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
     """
@@ -79,18 +79,11 @@ class QueueSettings:
     decode_gate: bool = True
     memories: int = 1
     told_after_s: float | None = None
-    tenants: Mapping[str, float] | None = None
-    others_are_one: bool = False
+    tenants: TenantRules | None = None
 
     def tenant_of(self, flight: SimulatedFlight) -> Tenant:
         """Return the tenant in whose share of the service a request counts."""
-        if self.tenants is None:
-            return NO_TENANT
-        name = flight.request.tenant
-        weight = self.tenants.get(name)
-        if weight is None:
-            return NO_TENANT if self.others_are_one else Tenant(name)
-        return Tenant(name, weight)
+        return NO_TENANT if self.tenants is None else self.tenants.of(flight.request).tenant
 
     def room(self) -> Room | None:
         """The most that a prefill pod is sent; `None`: all there is."""
