@@ -161,10 +161,11 @@ class PoolReport:
             **(
                 {"classes": {n: asdict(c) for n, c in self.classes.items()}} if self.classes else {}
             ),
-            **self._tenants_json(),
+            **self.tenants_json(),
         }
 
-    def _tenants_json(self) -> dict[str, Any]:
+    def tenants_json(self) -> dict[str, Any]:
+        """Return the results by tenant, if requests name any."""
         if not self.tenants:
             return {}
         return {

@@ -40,24 +40,6 @@ def test_a_tighter_bound_takes_more_gpus_and_says_so(diff, tmp_path):
     assert "The edit restarts nothing" in result.stdout
 
 
-def test_tenants_can_be_what_the_edit_adds(diff):
-    limited = "router: {tenants: {named: [{name: search, requestsPerMinute: 60}]}}\n  slo:\n"
-
-    result = diff("slo:\n", limited, "--tenant", "search=0.5", "--json")
-
-    told = json.loads(result.stdout)
-    assert told["old"]["limited"] == 0 < told["new"]["limited"]
-    assert told["notes"] == [
-        "old: The pool has no router.tenants, so all tenants are served alike."
-    ]
-
-
-def test_shares_of_tenants_that_neither_pool_has_are_refused(diff):
-    result = diff("", "", "--tenant", "search=0.5")
-
-    assert "the pool has no spec.router.tenants" in " ".join(sentence(result).split())
-
-
 def test_the_same_manifest_makes_no_difference(diff):
     result = diff("", "", "--json")
 

@@ -88,66 +88,6 @@ def test_a_pool_without_classes_takes_none(pool):
     assert "the pool has no spec.slo.classes" in " ".join(sentence(result).split())
 
 
-TENANTED = POOL.replace(
-    "  slo:\n", "  router: {tenants: {named: [{name: search, weight: 2}]}}\n  slo:\n"
-)
-
-
-def test_each_tenant_has_a_row(tmp_path):
-    out = tmp_path / "out.json"
-    path = write(tmp_path, "tenanted.yaml", TENANTED)
-    tenants = ("--tenant", "search=0.5", "--tenant", "support=0.25")
-
-    result = tandem("simulate", "-f", path, *PROFILE, *SHORT, *tenants, "--json", str(out))
-
-    assert result.exit_code == 0, result.output
-    [one] = json.loads(out.read_text())["runs"]
-    found = {name: each["requests"] / one["requests"] for name, each in one["tenants"].items()}
-    assert found == pytest.approx({"search": 0.5, "support": 0.25, "": 0.25}, abs=0.1)
-    assert "attainment of tenant search" in result.stdout
-    assert "attainment of requests of no tenant" in result.stdout
-
-
-LIMITED = TENANTED.replace("weight: 2}", "weight: 2, requestsPerMinute: 60}")
-
-
-def test_a_limit_of_a_tenant_refuses_what_is_beyond_it(tmp_path):
-    out = tmp_path / "out.json"
-    path = write(tmp_path, "limited.yaml", LIMITED)
-
-    result = tandem(
-        *("simulate", "-f", path, *PROFILE, *SHORT, "--tenant", "search=0.5"),
-        *("--policy", "clairvoyant", "--json", str(out)),
-    )
-
-    assert result.exit_code == 0, result.output
-    [one] = json.loads(out.read_text())["runs"]
-    search = one["tenants"]["search"]
-    # A minute's worth at once, and as many again in a hundred seconds.
-    assert search["requests"] - search["limited"] == pytest.approx(160, abs=3)
-    assert one["limited"] == search["limited"] == search["refused"]
-    assert "not simulated" not in result.stdout
-
-
-def test_traffic_without_tenants_meets_no_limit_and_a_note_says_how_to_name_them(tmp_path):
-    path = write(tmp_path, "limited.yaml", LIMITED)
-
-    result = tandem("simulate", "-f", path, *PROFILE, *SHORT, "--policy", "static", "--json")
-
-    told = json.loads(result.stdout)
-    assert "limited" not in told["runs"][0]
-    assert told["notes"] == [
-        "The traffic names no tenant, so shares and limits of router.tenants are not simulated;"
-        " name tenants with --tenant search=0.2."
-    ]
-
-
-def test_a_pool_without_tenants_takes_none(pool):
-    result = tandem("simulate", "-f", pool, *PROFILE, *SHORT, "--tenant", "search=0.5")
-
-    assert "the pool has no spec.router.tenants" in " ".join(sentence(result).split())
-
-
 def test_the_same_seed_gives_the_same_run_and_another_one_another(run):
     first = run()
 

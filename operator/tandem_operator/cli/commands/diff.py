@@ -22,7 +22,6 @@ from tandem_operator.cli.input.traffic_options import SeedsOption, TrafficOption
 from tandem_operator.cli.output.compared import (
     Comparison,
     edits,
-    markdown,
     notes,
     restarts,
     rows,
@@ -37,8 +36,10 @@ from tandem_operator.cli.output.destination import (
     write,
     write_json,
 )
+from tandem_operator.cli.output.diff_comment import markdown
 from tandem_operator.cli.output.figure_table import FigureTable
 from tandem_operator.cli.output.tables import changes_table
+from tandem_operator.cli.output.tenant_tables import compared_rows
 
 SHOWN_CHANGES = 5
 USUAL_SEEDS = 5
@@ -178,6 +179,9 @@ def _show(found: Comparison, *outputs: str | None) -> None:
     for line in lines:
         console.print(line, soft_wrap=True)
     console.print(FigureTable(found.titles, tuple(rows(found))))
+    tenants = tuple(compared_rows(found))
+    if tenants:
+        console.print(FigureTable(found.titles, tenants, title="By tenant"))
     if found.runs[1].changes:
         last = found.runs[1].changes[-SHOWN_CHANGES:]
         console.print(changes_table(last, "Last changes under the new spec"))

@@ -34,10 +34,13 @@ from tandem_operator.cli.output.plan_tables import (
     change_rows,
     fleet_cells,
     near,
+    runs_by_name,
     tandem_cells,
     to_json,
 )
 from tandem_operator.cli.output.tables import case_lines
+from tandem_operator.cli.output.tenant_tables import TITLES as TENANT_TITLES
+from tandem_operator.cli.output.tenant_tables import tenant_rows
 from tandem_operator.cli.units import latency
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo
@@ -183,6 +186,9 @@ def show(console: Console, found: CapacityPlan) -> None:
     )
     rows = (*map(fleet_cells, points), tandem_cells(found.tandem))
     console.print(FigureTable(FLEET_TITLES, rows, title="Fleets", styles=(*styles, None)))
+    tenants = tenant_rows(runs_by_name(found))
+    if tenants:
+        console.print(FigureTable(TENANT_TITLES, tenants, title="By tenant"))
     changes = tuple(change_rows(found))
     console.print(FigureTable(CHANGE_TITLES, changes, title="What another SLO would cost"))
     console.print(

@@ -32,8 +32,11 @@ from tandem_operator.cli.output.destination import (
     write,
     write_json,
 )
+from tandem_operator.cli.output.figure_table import FigureTable
 from tandem_operator.cli.output.simulation_page import simulation_page
 from tandem_operator.cli.output.tables import case_json, case_lines, changes_table, figures_table
+from tandem_operator.cli.output.tenant_tables import TITLES as TENANT_TITLES
+from tandem_operator.cli.output.tenant_tables import tenant_rows
 from tandem_operator.cli.units import Fleet, fleet, share
 
 SHOWN_CHANGES = 10
@@ -145,6 +148,9 @@ def show(console: Console, case: Case, runs: list[Run]) -> None:
     for note in case.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
     console.print(figures_table(runs, [each.report.policy for each in runs]))
+    tenants = tenant_rows({each.report.policy: each for each in runs})
+    if tenants:
+        console.print(FigureTable(TENANT_TITLES, tenants, title="By tenant"))
     for each in runs:
         if each.changes:
             title = f"Last changes of {each.report.policy}"

@@ -1,4 +1,4 @@
-"""Two runs of one pool before and after an edit, as rows, sentences, Markdown and JSON."""
+"""Two runs of one pool before and after an edit, as rows, sentences and JSON."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +15,12 @@ from tandem_operator.cli.experiments.spread import (
     percent,
     points,
 )
-from tandem_operator.cli.input.traffic import describe
 from tandem_operator.cli.output.tables import case_json, engines_text, lost, slo_text
-from tandem_operator.cli.units import UNKNOWN, amount, clock, latency, share
+from tandem_operator.cli.units import UNKNOWN, amount, latency, share
 from tandem_operator.core.role import Role
 
 MONTH_HOURS = 730.0
 LEAST_GPUS = 0.005
-SHOWN_CHANGES = 10
 # Fields that the operator applies without a new pod template.
 RESTARTS_NOTHING = (
     *("slo.", "scaling.", "metrics.", "cost.", "networkPolicies"),
@@ -39,6 +37,8 @@ RESTARTS_NOTHING = (
 )
 
 _CLAIM_SIZE = "model.cache.size"
+# A list whose order means nothing: each tenant is shown by its name.
+_TENANTS = "router.tenants.named"
 
 # Fields that decide the speed of one replica, and so the profile that describes it.
 DECIDES_SPEED = (
@@ -189,7 +189,7 @@ def rows(found: Comparison) -> Iterator[Row]:
     def numbers(label: str, figure: Figure, text: Callable[[float | None], str] = amount) -> Row:
         a, b = figure(old), figure(new)
         over = percent(found.over_seeds(figure), found.mean_of(0, figure)) if several else ""
-        return row(label, text(a), text(b), _relative(a, b), over)
+        return row(label, text(a), text(b), relative(a, b), over)
 
     a, b = old.report.attainment, new.report.attainment
     over = points(found.over_seeds(_attainment)) if several else ""
@@ -261,7 +261,7 @@ def _gpus_words(found: Comparison) -> str:
     if spread is not None and not spread.shown:
         return f"GPUs on average: {NO_DIFFERENCE} ({over.removeprefix(', ')})"
     takes = "more" if more > 0 else "fewer"
-    change = _relative(base, None if base is None else base + more) or "0%"
+    change = relative(base, None if base is None else base + more) or "0%"
     price = new.case.gpu_hour_price
     cost = "" if price is None else f", {more * price * MONTH_HOURS:+,.0f} a month"
     return f"The edit takes {amount(abs(more))} {takes} GPUs on average ({change}{over}){cost}"
@@ -272,34 +272,6 @@ def _attainment_words(found: Comparison) -> str:
     if spread is None or spread.none_at_all or spread.shown:
         return ""
     return f" ({NO_DIFFERENCE})"
-
-
-def markdown(found: Comparison) -> str:
-    """Return a comment for a pull request."""
-    old, new = found.runs
-    lines = [
-        f"### Tandem: what this does to `{found.pools[1].metadata.name}`",
-        "",
-        f"**{verdict(found)}** {restarts(found)}",
-        "",
-        *(f"- `{_cell(edit)}`" for edit in edits(found)),
-        "",
-        *(f"{_cell(line)}  " for line in (*slos(found), *notes(found))),
-        "",
-        "| | " + " | ".join(found.titles[1:]) + " |",
-        "|---|" + "---:|" * (len(found.titles) - 1),
-        *("| " + " | ".join(map(_cell, row)) + " |" for row in rows(found)),
-        "",
-        *(f"{_cell(line)}  " for line in objective_costs.sentences(found.budget)),
-        "",
-        f"Simulated with the live decision core: {_cell(describe(old.case.trace))};"
-        f" {_cell(engines(found))}, seed {old.case.seed}.",
-    ]
-    if new.changes:
-        changes = [f"- {clock(c.at_s)} {_cell(c.sentence)}" for c in new.changes[-SHOWN_CHANGES:]]
-        lines += ["", "<details><summary>Last decisions under the new spec</summary>", ""]
-        lines += [*changes, "", "</details>"]
-    return "\n".join(lines) + "\n"
 
 
 def to_json(found: Comparison) -> dict[str, Any]:
@@ -343,7 +315,8 @@ def _signed(difference: int) -> str:
     return f"{difference:+d}" if difference else ""
 
 
-def _relative(old: float | None, new: float | None) -> str:
+def relative(old: float | None, new: float | None) -> str:
+    """Return the difference as a share of the old value."""
     if old is None or new is None:
         return UNKNOWN
     if old == 0.0:
@@ -352,11 +325,9 @@ def _relative(old: float | None, new: float | None) -> str:
     return "" if text in ("+0.0%", "-0.0%") else text
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
-
-
 def _flat(value: Any, path: str = "") -> dict[str, str]:
+    if path == _TENANTS:
+        value = {each["name"]: each for each in value}
     if isinstance(value, Mapping):
         found: dict[str, str] = {}
         for key, each in value.items():

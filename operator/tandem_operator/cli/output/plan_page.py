@@ -18,10 +18,13 @@ from tandem_operator.cli.output.plan_tables import (
     frontiers,
     near,
     p95_s,
+    runs_by_name,
     tandem_cells,
 )
 from tandem_operator.cli.output.simulation_page import bin_width_s, rate_chart, replica_chart
 from tandem_operator.cli.output.tables import case_lines
+from tandem_operator.cli.output.tenant_tables import TITLES as TENANT_TITLES
+from tandem_operator.cli.output.tenant_tables import tenant_rows
 from tandem_operator.cli.units import amount, fleet_name, latency, share
 
 ROOM_FOR_NAMES = 1.2
@@ -43,6 +46,7 @@ def plan_page(found: CapacityPlan) -> str:
         budget=(BUDGET_TITLES, budget_rows(found.budget)),
         budget_sentences=sentences(found.budget),
         fleets=(FLEET_TITLES, fleets),
+        tenants=(TENANT_TITLES, tenant_rows(runs_by_name(found))),
         width_s=width_s,
         traffic=rate_chart(case, width_s),
         replicas=replica_chart(found.tandem),

@@ -129,6 +129,13 @@ def near(found: CapacityPlan) -> list[FleetPoint]:
     ]
 
 
+def runs_by_name(found: CapacityPlan) -> dict[str, Run]:
+    """Return the runs whose results are shown by tenant."""
+    cheapest = found.cheapest
+    fixed = {} if cheapest is None else {fleet_name(cheapest.fleet): cheapest.run}
+    return {**fixed, "Tandem": found.tandem}
+
+
 def fleet_cells(point: FleetPoint) -> tuple[str, ...]:
     """Return one fleet as text."""
     report = point.run.report
@@ -192,7 +199,11 @@ def to_json(found: CapacityPlan) -> dict[str, Any]:
     return {
         **case_json(found.case),
         "answer": answer(found),
-        "cheapest": None if found.cheapest is None else _point_json(found.cheapest),
+        "cheapest": (
+            None
+            if found.cheapest is None
+            else {**_point_json(found.cheapest), **found.cheapest.run.report.tenants_json()}
+        ),
         "fleets": [_point_json(point) for point in found.points],
         "frontier": frontier,
         "slo_changes": [

@@ -7,6 +7,8 @@ from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.output.chart import Axis, Chart, Point
 from tandem_operator.cli.output.page import render
 from tandem_operator.cli.output.tables import case_lines, figures
+from tandem_operator.cli.output.tenant_tables import TITLES as TENANT_TITLES
+from tandem_operator.cli.output.tenant_tables import tenant_rows
 from tandem_operator.cli.units import clock, latency
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo
@@ -33,6 +35,7 @@ def simulation_page(case: Case, runs: Sequence[Run]) -> str:
         runs=runs,
         policies=["", *(each.report.policy for each in runs)],
         figures=[(label, *cells) for label, cells in figures(runs)],
+        tenants=(TENANT_TITLES, tenant_rows({each.report.policy: each for each in runs})),
         width_s=width_s,
         traffic=rate_chart(case, width_s),
         latencies=lambda each: _latencies(each, width_s),

@@ -55,13 +55,12 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
         return label, tuple(cell(run) for run in runs)
 
     yield row("requests", lambda run: f"{run.report.requests:,}")
+    if any(run.report.limited for run in runs):
+        yield row("beyond limits of tenants", lambda run: f"{run.report.limited:,}")
     yield row("good", lambda run: f"{run.report.good:,}")
     yield row("attainment", lambda run: share(run.report.attainment))
     for name in dict.fromkeys(name for run in runs for name in run.report.classes):
         yield row(f"attainment of {name}", partial(_class_share, name=name))
-    for name in dict.fromkeys(name for run in runs for name in run.report.tenants):
-        label = f"tenant {name}" if name else "requests of no tenant"
-        yield row(f"attainment of {label}", partial(_tenant_share, name=name))
     yield row("late in TTFT", lambda run: f"{run.report.late_ttft:,}")
     yield row("late in TPOT", lambda run: f"{run.report.late_tpot:,}")
     if any(run.report.overflowed for run in runs):
@@ -92,14 +91,6 @@ def _class_share(run: Run, *, name: str) -> str:
         return UNKNOWN
     rate = found.good_output_tokens / max(1e-9, run.report.end_s)
     return f"{share(found.attainment)}, {amount(rate)} good tokens/s"
-
-
-def _tenant_share(run: Run, *, name: str) -> str:
-    """How many requests of a tenant were good, and how long nearly all of them waited."""
-    found = run.report.tenants.get(name)
-    if found is None or not found.requests:
-        return UNKNOWN
-    return f"{share(found.attainment)}, TTFT p99 {latency(found.ttft_p99_s)}"
 
 
 def _refused(run: Run) -> int:
