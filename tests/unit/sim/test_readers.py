@@ -48,6 +48,26 @@ def test_mooncake_rows_keep_their_prefix_blocks() -> None:
     assert trace.block_tokens == 512
 
 
+def test_a_mooncake_row_can_name_its_tenant() -> None:
+    rows = [
+        '{"timestamp": 0, "input_length": 5, "output_length": 2, "tenant": "search"}\n',
+        '{"timestamp": 1, "input_length": 5, "output_length": 2, "tenant": null}\n',
+        '{"timestamp": 2, "input_length": 5, "output_length": 2}\n',
+    ]
+
+    trace = read(rows, TraceFormat.MOONCAKE)
+
+    assert [request.tenant for request in trace.requests] == ["search", "", ""]
+
+
+@pytest.mark.parametrize("tenant", ["7", '""', '["search"]', f'"{64 * "a"}"'])
+def test_a_tenant_that_is_no_name_is_refused(tenant: str) -> None:
+    row = f'{{"timestamp": 0, "input_length": 5, "output_length": 2, "tenant": {tenant}}}\n'
+
+    with pytest.raises(TraceError, match="1: tenant must be a name of at most 63"):
+        read([row], TraceFormat.MOONCAKE)
+
+
 def test_servegen_windows_become_requests_at_their_rates_and_lengths() -> None:
     trace = read(SERVEGEN, TraceFormat.SERVEGEN)
 

@@ -20,6 +20,7 @@ from tandem_operator.sim.traces.trace import Trace, TraceRequest, scaled
 Number = TypeVar("Number", int, float)
 
 MOST_TOKENS = 10_000_000
+LONGEST_TENANT = 63
 MOST_REQUESTS = 2_000_000
 LEAST_CV, MOST_CV = 0.1, 8.0
 SERVEGEN_SIGMA = 1.0
@@ -178,8 +179,20 @@ def _mooncake(lines: Iterable[str], source: str) -> Iterator[Row]:
             prompt_tokens=_tokens(row, "input_length", where),
             output_tokens=_tokens(row, "output_length", where),
             blocks=tuple(blocks),
+            tenant=_tenant(row, where),
         )
         yield number, request
+
+
+def _tenant(row: Mapping[str, Any], where: str) -> str:
+    tenant = row.get("tenant")
+    if tenant is None:
+        return ""
+    if not isinstance(tenant, str) or not 0 < len(tenant) <= LONGEST_TENANT:
+        raise TraceError(
+            f"{where}: tenant must be a name of at most {LONGEST_TENANT} characters; got {tenant!r}"
+        )
+    return tenant
 
 
 def _servegen(
