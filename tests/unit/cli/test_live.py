@@ -65,6 +65,28 @@ def test_a_simulation_of_a_live_pool_is_of_its_own_spec_and_traffic(live):
     assert "pool chat: TTFT 300ms + 50ms per 1,000 prompt tokens" in shown
 
 
+def test_the_tenants_of_a_live_pool_are_those_of_its_routers(cluster, add_router, now_s, tmp_path):
+    rows = [[now_s - 110.0 + number / 2, 1000, 0, 100, True, ""] for number in range(200)]
+    names = ["search" if number % 4 else "other" for number in range(200)]
+    recorded = page(*rows, now_s=now_s, complete_since_s=now_s - 120.0, row_tenants=names)
+    add_router("chat-router-0", recorded)
+    cluster.memory = learned_memory()
+    limits = "{requestsPerMinute: 10, named: [{name: search, requestsPerMinute: 30}]}"
+    limited = write(
+        tmp_path, "new.yaml", POOL.replace("  slo:\n", f"  router: {{tenants: {limits}}}\n  slo:\n")
+    )
+
+    found, _ = told("diff", "--pool", "chat", limited, "--seeds", "1")
+
+    old, new = (found[side]["tenants"] for side in ("old", "new"))
+    assert {name: each["requests"] for name, each in new.items()} == {"other": 50, "search": 150}
+    assert old["search"]["limited"] == 0
+    # A minute's worth at once, and as many again in a hundred seconds.
+    assert new["search"]["limited"] == pytest.approx(150 - 80, abs=2)
+    assert new["other"]["limited"] == 0
+    assert any("tell tenants apart that the pool does not name" in note for note in found["notes"])
+
+
 def test_a_plan_of_a_live_pool_is_of_its_own_spec_and_traffic(live):
     found, _ = told("plan", "--pool", "chat", "--seeds", "1")
 

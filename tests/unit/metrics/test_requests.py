@@ -34,9 +34,18 @@ def test_a_page_is_read_with_what_is_still_inside():
     )
 
 
+def test_rows_have_the_tenants_that_a_router_tells():
+    page = parse(row_tenants=["acme"], inside_tenants=["other"])
+
+    assert [request.tenant for request in page.requests] == ["acme", "other"]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"row_tenants": ["a", "b"]}, "row_tenants must have 1 names"),
+        ({"inside_tenants": [7]}, "inside_tenants.0"),
+        ({"row_tenants": ["a" * 64]}, "row_tenants.0"),
         ({"schema": 2}, "schema"),
         ({"columns": ["arrived_s"]}, "columns must be arrived_s, prompt_tokens"),
         ({"rows": [[1050.25, -1, 0, 0, True, ""]]}, "rows.0.1"),

@@ -108,6 +108,33 @@ async def test_no_word_of_a_prompt_nor_a_name_is_told(pool: Pool) -> None:
         assert word not in told.replace(row["marks"], "")
 
 
+async def test_requests_are_told_with_the_names_that_the_pool_gives_tenants(pool: Pool) -> None:
+    pool.configure(tenants={"header": "X-Tenant-Id", "named": [{"name": "acme"}]})
+    gate = pool.engines["d0"].script.hold = asyncio.Event()
+    tasks = []
+    for number, name in enumerate(("acme", "somebody"), start=1):
+        send = pool.post({"model": "tiny", "prompt": [5] * 10}, headers={"X-Tenant-Id": name})
+        tasks.append(asyncio.create_task(send))
+        await pool.engines["d0"].wait_seen(number)
+
+    inside = await pool.requests()
+    gate.set()
+    await asyncio.gather(*tasks)
+    await pool.idle()
+    ended = await pool.requests()
+
+    assert sorted(inside["inside_tenants"]) == sorted(ended["row_tenants"]) == ["acme", "other"]
+    assert (inside["row_tenants"], ended["inside_tenants"]) == ([], [])
+    assert "somebody" not in json.dumps([inside, ended])
+
+
+async def test_a_pool_without_tenants_tells_none_of_its_requests(pool: Pool) -> None:
+    await pool.complete()
+    await pool.idle()
+
+    assert "row_tenants" not in await pool.requests()
+
+
 @pytest.mark.parametrize("after", ["-1", "x", "", "1.5"])
 async def test_a_page_that_is_no_number_is_refused(pool: Pool, after: str) -> None:
     assert (await pool.requests(after))["status"] == 400

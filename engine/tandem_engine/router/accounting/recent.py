@@ -1,7 +1,8 @@
 """The requests of the last 20 minutes, one by one: times, sizes, and common beginnings.
 
-It holds times and counts, never content or names. Age, number and bytes bound it. It drops the
-oldest requests first, and reports the time from which it is complete.
+It holds times and counts, never content, and no names but those that the pool gives tenants. Age,
+number and bytes bound it. It drops the oldest requests first, and reports the time from which it is
+complete.
 """
 
 import base64
@@ -20,17 +21,22 @@ MOST_ROWS = 1000
 """Rows of one page: they take a few milliseconds, in which no stream gets a token."""
 COLUMNS = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "whole", "marks")
 
-# Arrival, end, prompt, cached, output, whole. A tuple of as many objects takes four times the room.
-_ROW = Struct("<ddIIIB")
+# Arrival, end, prompt, cached, output, whole, tenant. A tuple of as many objects takes four times
+# the room.
+_ROW = Struct("<ddIIIBH")
 # What a bytes object and its place in the queue take besides.
 _BESIDES_BYTES = 41
 _MOST = 2**32 - 1
 _UNKNOWN = _MOST
+_MOST_NAMES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
-    """One request. `output_tokens` is the total if the answer is `whole`, else those so far."""
+    """One request. `output_tokens` is the total if the answer is `whole`, else those so far.
+
+    `tenant` is the name that reports have for its tenant; empty: the pool has no tenants.
+    """
 
     arrived_s: float
     prompt_tokens: int
@@ -38,6 +44,7 @@ class RecentRequest:
     output_tokens: int = 0
     whole: bool = False
     marks: bytes = b""
+    tenant: str = ""
 
     def row(self) -> list[Any]:
         """Return the row of a page, by `COLUMNS`."""
@@ -67,6 +74,7 @@ class Recent:
         self._most_requests = most_requests
         self._most_bytes = most_bytes
         self._complete_since_s = wall()
+        self._tenants = _Names()
         self._rows: deque[bytes] = deque()
         self._bytes = 0
         self._first = 0
@@ -76,7 +84,8 @@ class Recent:
         now_s = self._wall()
         cached = _UNKNOWN if seen.cached_tokens is None else min(seen.cached_tokens, _MOST - 1)
         counts = (min(seen.prompt_tokens, _MOST), cached, min(seen.output_tokens, _MOST))
-        row = _ROW.pack(seen.arrived_s, now_s, *counts, seen.whole) + seen.marks
+        tenant = self._tenants.number(seen.tenant)
+        row = _ROW.pack(seen.arrived_s, now_s, *counts, seen.whole, tenant) + seen.marks
         self._rows.append(row)
         self._bytes += len(row) + _BESIDES_BYTES
         self._forget(now_s)
@@ -97,6 +106,8 @@ class Recent:
         start = max(0, after - self._first)
         end = min(len(self._rows), start + most_rows)
         is_last = end == len(self._rows)
+        ended = [self._unpacked(self._rows[place]) for place in range(start, end)]
+        still = list(inside()) if is_last else []
         return {
             "schema": 1,
             "router": self._router,
@@ -104,9 +115,10 @@ class Recent:
             "complete_since_s": self._complete_since_s,
             "chunk_bytes": CHUNK_BYTES,
             "columns": list(COLUMNS),
-            "rows": [_unpacked(self._rows[place]).row() for place in range(start, end)],
-            "inside": [seen.row() for seen in inside()] if is_last else [],
+            "rows": [seen.row() for seen in ended],
+            "inside": [seen.row() for seen in still],
             "next": None if is_last else self._first + end,
+            **_tenants(ended, still),
         }
 
     def _forget(self, now_s: float) -> None:
@@ -120,14 +132,45 @@ class Recent:
             # A request that arrived later also ended later.
             self._complete_since_s = max(self._complete_since_s, ended_s)
 
+    def _unpacked(self, row: bytes) -> RecentRequest:
+        arrived_s, _, prompt, cached, output, whole, tenant = _ROW.unpack_from(row)
+        return RecentRequest(
+            arrived_s=arrived_s,
+            prompt_tokens=prompt,
+            cached_tokens=None if cached == _UNKNOWN else cached,
+            output_tokens=output,
+            whole=bool(whole),
+            marks=row[_ROW.size :],
+            tenant=self._tenants.name(tenant),
+        )
 
-def _unpacked(row: bytes) -> RecentRequest:
-    arrived_s, _, prompt, cached, output, whole = _ROW.unpack_from(row)
-    return RecentRequest(
-        arrived_s=arrived_s,
-        prompt_tokens=prompt,
-        cached_tokens=None if cached == _UNKNOWN else cached,
-        output_tokens=output,
-        whole=bool(whole),
-        marks=row[_ROW.size :],
-    )
+
+def _tenants(ended: list[RecentRequest], still: list[RecentRequest]) -> dict[str, list[str]]:
+    """Return the tenants of both lists of a page; without tenants, the page has none."""
+    if not any(seen.tenant for seen in (*ended, *still)):
+        return {}
+    return {
+        "row_tenants": [seen.tenant for seen in ended],
+        "inside_tenants": [seen.tenant for seen in still],
+    }
+
+
+class _Names:
+    """Numbers for names. Edits of a pool bring new names; beyond the most, a name is forgotten."""
+
+    def __init__(self) -> None:
+        self._numbers = {"": 0}
+        self._names = [""]
+
+    def number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is not None:
+            return number
+        if len(self._names) >= _MOST_NAMES:
+            return 0
+        self._numbers[name] = len(self._names)
+        self._names.append(name)
+        return self._numbers[name]
+
+    def name(self, number: int) -> str:
+        return self._names[number]

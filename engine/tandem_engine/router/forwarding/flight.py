@@ -152,6 +152,7 @@ class Flight:
             output_tokens=self.output_tokens,
             whole=self.ending is Ending.ANSWERED,
             marks=self.call.marks,
+            tenant=self.tenant_name or "",
         )
 
     def prefix(self) -> Prefix:
@@ -317,7 +318,9 @@ class Accounts:
         self._count_by_kind(slo_class, tenant_name, verdict, output_tokens=0)
         if guaranteed:
             self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
-        self.recent.ended(RecentRequest(arrived_s=arrived_wall_s, prompt_tokens=tokens))
+        self.recent.ended(
+            RecentRequest(arrived_s=arrived_wall_s, prompt_tokens=tokens, tenant=tenant_name or "")
+        )
 
     def finish(self, flight: Flight) -> None:
         """Judge a request that ended, and add it to all records."""

@@ -44,9 +44,9 @@ def record(
 ) -> None:
     """Write a trace of the recent requests of a live pool, for simulate, plan and diff.
 
-    The trace holds arrivals, tokens in and out, and numbers for common prefixes. No prompt, answer
-    or name leaves the routers. The command changes nothing. It needs the right to forward ports to
-    pods.
+    The trace holds arrivals, tokens in and out, and numbers for common prefixes. No prompt or
+    answer leaves the routers, and no name but those that the spec has for tenants. The command
+    changes nothing. It needs the right to forward ports to pods.
     """
     target = output or f"{pool}-trace.jsonl"
     check_outputs({"-o": target}, inputs={"--kubeconfig": cluster.kubeconfig})

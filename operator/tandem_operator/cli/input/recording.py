@@ -154,6 +154,7 @@ async def _ask(
                 output_tokens=each.output_tokens,
                 whole=each.whole,
                 marks=each.marks,
+                tenant=each.tenant,
             )
             for page in pages
             for each in page.requests

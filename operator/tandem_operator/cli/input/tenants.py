@@ -7,7 +7,7 @@ from tandem_contracts.router_settings import OTHER_TENANTS
 from tandem_operator.api import InferencePool, NamedTenant, OtherTenants, Tenants
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.routing.tenants import TenantRules, admitted, named_tenant
+from tandem_operator.sim.routing.tenants import NO_LIMIT, TenantRules, admitted, named_tenant
 from tandem_operator.sim.traces.trace import Trace
 from tandem_routing.tenant_limits import TenantLimit
 
@@ -60,8 +60,18 @@ def notes_on_tenants(pool: InferencePool, trace: Trace) -> Iterator[str]:
             "The traffic names no tenant, so shares and limits of router.tenants are not simulated;"
             f" name tenants with --tenant {example}=0.2."
         )
+    if tenants is not None and _others_are_lost(tenants, trace):
+        yield (
+            "The traffic does not tell tenants apart that the pool does not name, so their limits"
+            " are not simulated."
+        )
     if tenants is None and named:
         yield "The pool has no router.tenants, so all tenants are served alike."
+
+
+def _others_are_lost(tenants: Tenants, trace: Trace) -> bool:
+    limited = tenants.others is OtherTenants.SEPARATE and _limit_of(tenants) != NO_LIMIT
+    return limited and any(request.tenant == OTHER_TENANTS for request in trace.requests)
 
 
 def check_tenants(shares: Sequence[str] | None, pools: Sequence[InferencePool]) -> None:

@@ -26,6 +26,7 @@ class LoggedRequest:
         cached_tokens: `None` if no engine reported them.
         output_tokens: tokens of the whole answer if it is `whole`, else those made so far.
         marks: marks of the prompt's chunks, from the first on.
+        tenant: the name of its tenant; empty: none is known.
     """
 
     at_s: float
@@ -34,6 +35,7 @@ class LoggedRequest:
     output_tokens: int
     whole: bool
     marks: tuple[bytes, ...] = ()
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def recorded(
             prompt_tokens=max(1, each.prompt_tokens),
             output_tokens=max(1, outputs.of(each)),
             blocks=tuple(_blocks(each, chunk_tokens, numbers)),
+            tenant=each.tenant,
         )
         for each in ordered
     )
@@ -82,13 +85,14 @@ def recorded(
 
 
 def trace_lines(trace: Trace) -> Iterator[str]:
-    """Yield the trace in Mooncake's format, one request a line."""
+    """Yield the trace in Mooncake's format, one request a line; ours names its tenant too."""
     for request in trace.requests:
         row = {
             "timestamp": round(1000.0 * request.at_s, 1),
             "input_length": request.prompt_tokens,
             "output_length": request.output_tokens,
             "hash_ids": list(request.blocks),
+            **({"tenant": request.tenant} if request.tenant else {}),
         }
         yield json.dumps(row, separators=(",", ":")) + "\n"
 
