@@ -7,9 +7,8 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo, SloClass
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import Policy, Static, Tandem
-from tandem_operator.sim.pool import PoolSetup
+from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.routing.router_queue import QueueSettings
 from tandem_operator.sim.simulate import Scenario, Simulation
@@ -27,8 +26,8 @@ def served(
     classes: tuple[SloClass, ...] = (),
     router: QueueSettings | None = None,
     sized: bool = False,
-) -> tuple[PoolReport, list[SimulatedFlight]]:
-    """Serve a trace; return the report, and all requests that have ended.
+) -> tuple[PoolReport, Pool]:
+    """Serve a trace; return the report, and the pool with its requests.
 
     Args:
         trace: the requests.
@@ -58,4 +57,4 @@ def served(
     policy: Policy = Tandem() if sized else Static(FLEET)
     simulation = Simulation(scenario, {"pool": policy})
     report = simulation.run()["pool"]
-    return report, simulation.pool("pool").ended
+    return report, simulation.pool("pool")

@@ -90,10 +90,10 @@ class Row:
 def run(load: Load, *, classes: bool, sized: bool) -> Row:
     """Serve a load by a fixed fleet, or by one that Tandem sizes."""
     trace, slo = load.trace(), BOUNDS[INTERACTIVE]
-    report, ended = served(
+    report, pool = served(
         trace, slo=slo, patience_s=1.0, classes=CLASSES if classes else (), sized=sized
     )
-    gpu_s = sum(report.gpu_seconds.values())
+    gpu_s, ended = sum(report.gpu_seconds.values()), pool.ended
     good = [f for f in ended if _good(f) and (f.end_s or 0.0) <= SPAN_S]
     return Row(
         gpus=gpu_s / report.end_s,

@@ -4,6 +4,7 @@ Virtual time: the same numbers each time.
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 from benchmarks.chat_pool import served
 from benchmarks.classes import BOUNDS, CHAT, INTERACTIVE
 from benchmarks.told import told
-from tandem_operator.sim.flight import SimulatedFlight, judge
+from tandem_operator.sim.flight import judge
+from tandem_operator.sim.pool import Pool
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.routing.tenants import TenantRules
+from tandem_operator.sim.routing.tenants import TenantRules, named_tenant
 from tandem_operator.sim.traces.generate import burst, constant, poisson
-from tandem_operator.sim.traces.trace import Trace, joined, of_tenant
+from tandem_operator.sim.traces.trace import Trace, TraceRequest, joined, of_tenant
+from tandem_routing.tenant_limits import TenantLimit
 
 TENANTS = tuple(f"tenant-{number}" for number in range(10))
 FLOODING = TENANTS[-1]
@@ -50,6 +53,12 @@ class Load:
         return joined("ten tenants", found)
 
 
+LIMIT = TenantLimit(requests=240)
+SERVICES: dict[str, TenantRules | None] = {
+    "no": None,
+    "yes": TenantRules(),
+    "limit of 240/min": TenantRules({FLOODING: named_tenant(FLOODING, limit=LIMIT)}),
+}
 LOADS = {"no flood": Load(), "flood of 70/s": Load(70.0), "flood of 420/s": Load(420.0)}
 
 
@@ -59,7 +68,9 @@ class Row:
 
     Attributes:
         worst: attainment of the one of the nine that has the least.
-        served: output tokens per second of the flooding tenant.
+        flooding: good requests of the flooding tenant, as a share of all that it sent.
+        refused: its requests beyond its limit, as a share of all that it sent.
+        served: its output tokens per second.
     """
 
     nine: float
@@ -67,21 +78,25 @@ class Row:
     nine_ttft_p50_s: float
     nine_ttft_p99_s: float
     flooding: float
+    refused: float
     served: float
 
 
-def run(load: Load, *, fair: bool) -> Row:
+def run(load: Load, *, tenants: TenantRules | None) -> Row:
     """Serve a load by a fixed fleet."""
-    router = QueueSettings(first_token_s=30.0, tenants=TenantRules() if fair else None)
+    router = QueueSettings(first_token_s=30.0, tenants=tenants)
     trace = load.trace()
     return _row(trace, served(trace, slo=SLO, patience_s=60.0, router=router)[1])
 
 
-def _row(trace: Trace, ended: list[SimulatedFlight]) -> Row:
-    asked = dict.fromkeys(TENANTS, 0)
-    for request in trace.requests:
-        asked[request.tenant] += FLOOD_FROM_S <= request.at_s < FLOOD_UNTIL_S
-    during = [f for f in ended if FLOOD_FROM_S <= f.request.at_s < FLOOD_UNTIL_S]
+def _during(request: TraceRequest) -> bool:
+    return FLOOD_FROM_S <= request.at_s < FLOOD_UNTIL_S
+
+
+def _row(trace: Trace, pool: Pool) -> Row:
+    asked = Counter(request.tenant for request in trace.requests if _during(request))
+    limited = Counter(request.tenant for request in pool.limited if _during(request))
+    during = [flight for flight in pool.ended if _during(flight.request)]
     good = dict.fromkeys(TENANTS, 0)
     for flight in during:
         good[flight.request.tenant] += judge(flight, SLO).good
@@ -94,15 +109,16 @@ def _row(trace: Trace, ended: list[SimulatedFlight]) -> Row:
         nine_ttft_p50_s=waits[len(waits) // 2],
         nine_ttft_p99_s=waits[int(0.99 * len(waits))],
         flooding=good[FLOODING] / asked[FLOODING],
+        refused=limited[FLOODING] / asked[FLOODING],
         served=made / (FLOOD_UNTIL_S - FLOOD_FROM_S),
     )
 
 
 def rows() -> Iterator[tuple[str, str, Row]]:
-    """All of them: load, and whether the service is fair."""
+    """Yield each load under each service."""
     for name, load in LOADS.items():
-        for fair in (False, True):
-            yield name, "yes" if fair else "no", run(load, fair=fair)
+        for service, tenants in SERVICES.items():
+            yield name, service, run(load, tenants=tenants)
 
 
 def main() -> None:
@@ -113,24 +129,25 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(
-        "| load | tenants | nine | worst of nine | TTFT p50 | TTFT p99 | flooding | its tokens/s |"
+        "| load | tenants | nine | worst of nine | TTFT p50 | TTFT p99 | flooding | refused"
+        " | its tokens/s |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     told(rows(), line=_line, figures=_figures, path=options.json)
 
 
 def _line(entry: tuple[str, str, Row]) -> str:
-    load, fair, row = entry
+    load, service, row = entry
     return (
-        f"| {load} | {fair} | {row.nine:.4f} | {row.worst:.4f}"
+        f"| {load} | {service} | {row.nine:.4f} | {row.worst:.4f}"
         f" | {row.nine_ttft_p50_s:.2f} s | {row.nine_ttft_p99_s:.2f} s"
-        f" | {row.flooding:.4f} | {row.served:,.0f} |"
+        f" | {row.flooding:.4f} | {row.refused:.4f} | {row.served:,.0f} |"
     )
 
 
 def _figures(entry: tuple[str, str, Row]) -> dict[str, object]:
-    load, fair, row = entry
-    return {"load": load, "tenants": fair, **asdict(row)}
+    load, service, row = entry
+    return {"load": load, "tenants": service, **asdict(row)}
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ class Row:
 def run(trace: Trace, *, refuse: bool, sized: bool) -> tuple[float, list[SimulatedFlight]]:
     """Serve a load; return the mean number of GPUs, and the requests that are judged."""
     classes = (SloClass(DEFAULT_CLASS, SLO, refuse_late=refuse),)
-    report, ended = served(trace, slo=SLO, patience_s=120.0, classes=classes, sized=sized)
-    judged = [flight for flight in ended if flight.request.at_s <= JUDGED_S]
+    report, pool = served(trace, slo=SLO, patience_s=120.0, classes=classes, sized=sized)
+    judged = [flight for flight in pool.ended if flight.request.at_s <= JUDGED_S]
     return sum(report.gpu_seconds.values()) / report.end_s, judged
 
 
