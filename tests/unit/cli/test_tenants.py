@@ -179,3 +179,19 @@ def test_a_few_tenants_have_a_row_each_the_largest_first():
     assert [shown.label for shown in shown_of([run])] == [
         f"t{number}" for number in reversed(range(MOST_SHOWN))
     ]
+
+
+def test_an_edit_of_a_weight_shows_who_gains_and_who_loses(diff):
+    # One fleet of one each cannot carry both.
+    narrow = TENANTED.replace("gpuBudget: 6", "gpuBudget: 2")
+    light, heavy = (narrow.replace("weight: 2", f"weight: {weight}") for weight in (1, 9))
+    shares = ("--tenant", "search=0.5", "--tenant", "support=0.5")
+
+    result = diff(light, heavy, *shares, "--rate", "20", "--seeds", "1", "--json")
+
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["edits"] == ["router.tenants.named.search.weight: 1 -> 9"]
+    old, new = (told[side]["tenants"] for side in ("old", "new"))
+    assert new["search"]["attainment"] > old["search"]["attainment"] + 0.1
+    assert new["support"]["attainment"] < old["support"]["attainment"] - 0.1
