@@ -31,6 +31,8 @@ Cause = Annotated[str, Field(max_length=64)]
 Causes = Annotated[dict[Cause, Count], Field(max_length=MOST_CAUSES)]
 ArrivalRow = tuple[Count, Counts, Counts, Count]
 """Second, requests and prompt tokens per prompt-length bucket, cached tokens known so far."""
+CachedRow = tuple[Count, Counts]
+"""Second, and the cached tokens of its arrival row per prompt-length bucket."""
 
 
 class FinishedRow(Part):
@@ -143,6 +145,9 @@ class ArrivalsReport(Part):
     """A row per second: second, requests per bucket, prompt tokens per bucket, cached tokens. A
     request counts on entry, whatever its outcome, unless the router or an engine refuses it as
     malformed. Best effort does not count here, because no replica is held for it."""
+    cached_by_bucket: list[CachedRow] = Field(default_factory=list, max_length=MOST_ROWS)
+    """The cached tokens of `arrivals` per bucket, of the seconds that have any. An older router
+    does not report them."""
     best_effort: list[Count] = Field(default_factory=list, max_length=MOST_ROWS)
     """The seconds in which best effort came, counted as above. It keeps a pool awake, as others
     do."""
@@ -173,4 +178,7 @@ class ArrivalsReport(Part):
         for second, requests, tokens, _ in self.arrivals:
             if len(requests) != width or len(tokens) != width:
                 raise ValueError(f"arrivals of second {second} need {width} buckets")
+        for second, cached in self.cached_by_bucket:
+            if len(cached) != width:
+                raise ValueError(f"cached tokens of second {second} need {width} buckets")
         return self

@@ -31,7 +31,7 @@ class SecondOfArrivals:
 
     requests: list[int] = field(default_factory=_by_bucket)
     tokens: list[int] = field(default_factory=_by_bucket)
-    cached: int = 0
+    cached: list[int] = field(default_factory=_by_bucket)
 
     def add(self, tokens: int) -> None:
         """Count one request with a prompt of `tokens`."""
@@ -39,7 +39,11 @@ class SecondOfArrivals:
         self.requests[bucket] += 1
         self.tokens[bucket] += tokens
 
-    def take_back(self, tokens: int) -> None:
+    def add_cached(self, tokens: int, *, cached: int) -> None:
+        """Add the cached tokens of a counted request with a prompt of `tokens`."""
+        self.cached[prompt_bucket(tokens)] += cached
+
+    def take_back(self, tokens: int, *, cached: int = 0) -> None:
         """Remove one request, with the counts that it was added with.
 
         A clock that was set back may have restarted the second, so no count falls below zero.
@@ -47,6 +51,7 @@ class SecondOfArrivals:
         bucket = prompt_bucket(tokens)
         self.requests[bucket] = max(0, self.requests[bucket] - 1)
         self.tokens[bucket] = max(0, self.tokens[bucket] - tokens)
+        self.cached[bucket] = max(0, self.cached[bucket] - cached)
 
 
 @dataclass(slots=True)

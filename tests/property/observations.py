@@ -143,8 +143,10 @@ def reports(draw: st.DrawFn, pods: tuple[PodState, ...], now_s: float) -> Router
     span_s = draw(st.sampled_from([0, 10, 60, 300]))
     sparse = draw(st.integers(1, 4))
     seconds = [int(now_s) - s for s in range(span_s, 0, -1) if s % sparse == 0]
+    cached = draw(st.just(()) | st.tuples(*[st.integers(0, 10**6)] * 3))
     arrivals = tuple(
-        ArrivalSecond(s, (0, rate, s % 2), (0, rate * tokens, s % 2 * 9), rate) for s in seconds
+        ArrivalSecond(s, (0, rate, s % 2), (0, rate * tokens, s % 2 * 9), rate, cached)
+        for s in seconds
     )
     output_tokens = draw(st.sampled_from([0, 50, 9000]))
     blame = draw(st.dictionaries(st.sampled_from(CAUSES), st.integers(0, 40), max_size=3))

@@ -206,6 +206,7 @@ def busier(seen: Observation, factor: int) -> Observation:
                 requests=tuple(n * factor for n in row.requests),
                 prompt_tokens=tuple(n * factor for n in row.prompt_tokens),
                 cached_tokens=row.cached_tokens * factor,
+                cached_by_bucket=tuple(n * factor for n in row.cached_by_bucket),
             )
             for row in r.arrivals
         )

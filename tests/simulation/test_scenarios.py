@@ -26,7 +26,7 @@ from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.routing.router_queue import QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
-from tandem_operator.sim.traces.trace import Trace, joined
+from tandem_operator.sim.traces.trace import Trace, in_order, joined
 from tests.simulation.stories import CHAT, QUICK, attainment, long_known
 from tests.unit.core.scene import make_spec
 
@@ -189,6 +189,22 @@ def test_a_prefix_cache_that_stops_to_hit_grows_prefill_within_twenty_seconds() 
     assert asked(report, Role.PREFILL, 320.0) > 1
     assert asked(report, Role.DECODE, 400.0) == asked(report, Role.DECODE, 295.0)
     assert attainment(ended, 420.0, 600.0, slo=SPEC.slo) >= 0.95
+
+
+def test_long_prompts_that_stop_to_hit_grow_prefill_though_short_ones_never_did() -> None:
+    short = load(constant(16.0), 320.0, mix=replace(CHAT, prompt=Lengths(256)))
+    long = load(constant(6.0), 320.0, mix=replace(CHAT, prompt=Lengths(4096)))
+    # The long ones have the same system prompt, and from one moment on another each.
+    repeated = tuple(
+        replace(r, blocks=tuple(range(7)) if r.at_s < 300.0 else tuple(range(i * 8, i * 8 + 7)))
+        for i, r in enumerate(long.requests)
+    )
+    both = replace(long, requests=in_order([*short.requests, *repeated]))
+
+    report, *_ = play(both, start={Role.PREFILL: 1, Role.DECODE: 1})
+
+    assert asked(report, Role.PREFILL, 295.0) == 1
+    assert asked(report, Role.PREFILL, 320.0) > 1
 
 
 @pytest.mark.parametrize("fault", ["prompts without a common part", "caches that keep nothing"])

@@ -102,12 +102,17 @@ class EngineSample:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalSecond:
-    """Requests that entered the router in one second, by prompt-length bucket."""
+    """Requests that entered the router in one second, by prompt-length bucket.
+
+    Attributes:
+        cached_by_bucket: the parts of `cached_tokens`; empty if the router does not report them.
+    """
 
     second: int
     requests: tuple[int, ...]
     prompt_tokens: tuple[int, ...]
     cached_tokens: int
+    cached_by_bucket: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

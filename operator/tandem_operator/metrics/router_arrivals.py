@@ -34,6 +34,7 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
         raise ValueError(f"/arrivals: {error}") from None
     skew_s = now_s - report.now_s
     shift_s = round(skew_s) if math.fabs(skew_s) > SKEW_TOLERATED_S else 0
+    cached_in = dict(report.cached_by_bucket)
     return RouterReport(
         router=report.router,
         sampled_s=report.now_s + shift_s,
@@ -45,6 +46,7 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
                 requests=tuple(requests),
                 prompt_tokens=tuple(tokens),
                 cached_tokens=cached,
+                cached_by_bucket=tuple(cached_in.get(second, ())),
             )
             for second, requests, tokens, cached in report.arrivals
         ),

@@ -46,7 +46,7 @@ class SimulatedLedger:
         """Add the prompt tokens that a cache served to the second in which a request came."""
         row = self._arrivals.get(int(flight.request.at_s)) if flight.guaranteed else None
         if row is not None:
-            row.cached += flight.cached_tokens
+            row.add_cached(flight.request.prompt_tokens, cached=flight.cached_tokens)
 
     def finish(self, flight: SimulatedFlight, verdict: Verdict, cause: Cause | None) -> None:
         """Count a request that ended, and the cause of its violation."""
@@ -91,7 +91,8 @@ class SimulatedLedger:
             second=second + offset,
             requests=tuple(row.requests),
             prompt_tokens=tuple(row.tokens),
-            cached_tokens=row.cached,
+            cached_tokens=sum(row.cached),
+            cached_by_bucket=tuple(row.cached),
         )
 
     def finished(self, now_s: float) -> tuple[FinishedSecond, ...]:

@@ -170,4 +170,4 @@ def test_prompts_of_a_second_are_grouped_by_length() -> None:
 
     (second,) = merge([report(arrivals=rows)], expected=1).seconds.values()
 
-    assert second.groups == ((3, 100), (1, 900))
+    assert [(g.requests, g.prompt_tokens) for g in second.groups] == [(3, 100), (1, 900)]

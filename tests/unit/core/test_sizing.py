@@ -32,7 +32,7 @@ def arrivals(times_s: list[float], *, tokens: float = 1000.0, span_s: int = 180)
         counts[int(at)] += 1
     first = int(NOW_S) - span_s
     seconds = {
-        first + i: Second((PromptGroup(int(count), tokens),), 0.0)
+        first + i: Second((PromptGroup(int(count), tokens),))
         for i, count in enumerate(counts)
         if count
     }
@@ -197,7 +197,7 @@ def test_prompts_of_two_lengths_vary_the_service_by_their_distance(
 ) -> None:
     first = int(NOW_S) - 180
     seconds = {
-        first + i: Second((PromptGroup(1, longer if i % 2 else 1000.0),), 0.0) for i in range(180)
+        first + i: Second((PromptGroup(1, longer if i % 2 else 1000.0),)) for i in range(180)
     }
     sample = workload(Arrivals(int(NOW_S), (1.0,) * 180, seconds, complete=True))
     assert sample is not None
@@ -245,8 +245,7 @@ def test_a_short_prompt_waits_for_a_long_one_beside_idle_servers_that_take_turns
     first = int(NOW_S) - 180
     # Every fifth second a prompt that holds its server until after the next two came.
     seconds = {
-        first + i: Second((PromptGroup(1, 30_000.0 if i % 5 == 0 else 1000.0),), 0.0)
-        for i in range(180)
+        first + i: Second((PromptGroup(1, 30_000.0 if i % 5 == 0 else 1000.0),)) for i in range(180)
     }
     sample = workload(Arrivals(int(NOW_S), (1.0,) * 180, seconds, complete=True))
     assert sample is not None

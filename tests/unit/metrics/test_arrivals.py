@@ -13,6 +13,7 @@ REPORT = {
     "now_s": 1100.2,
     "bucket_edges_tokens": [128, 512],
     "arrivals": [[1050, [0, 2, 0], [0, 411, 0], 96]],
+    "cached_by_bucket": [[1050, [0, 96, 0]]],
     "best_effort": [1052],
     "finished": [
         [
@@ -66,6 +67,7 @@ def test_reads_the_documented_answer():
     report = parsed()
 
     assert report.arrivals[0].prompt_tokens == (0, 411, 0)
+    assert report.arrivals[0].cached_by_bucket == (0, 96, 0)
     assert report.best_effort == (1052,)
     assert report.finished[0].blame == {"router_queue": 1}
     assert report.finished[0].echoes == {"router_queue": 1}
@@ -83,6 +85,25 @@ def test_a_report_of_an_older_router_is_accepted():
     report = parsed(in_system={**older, "prefill_requests": 1, "decode_requests": 4})
 
     assert (report.held_prompt_tokens, report.overdue_requests) == (0, 0)
+
+
+def test_an_older_router_tells_cached_tokens_of_all_lengths_together():
+    older = {name: value for name, value in REPORT.items() if name != "cached_by_bucket"}
+
+    (second,) = parse_arrivals(json.dumps(older).encode(), now_s=1100.4).arrivals
+
+    assert (second.cached_tokens, second.cached_by_bucket) == (96, ())
+
+
+def test_cached_tokens_stay_with_their_second_if_a_clock_is_wrong():
+    (second,) = parsed(now_s=2100.4).arrivals
+
+    assert (second.second, second.cached_by_bucket) == (2050, (0, 96, 0))
+
+
+def test_cached_tokens_of_other_buckets_than_the_prompts_are_refused():
+    with pytest.raises(ValueError, match="cached tokens of second 1050 need 3 buckets"):
+        parsed(cached_by_bucket=[[1050, [0, 96]]])
 
 
 def test_a_report_tells_of_tenants_if_the_pool_has_any():

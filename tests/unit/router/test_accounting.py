@@ -58,6 +58,7 @@ async def test_arrivals_have_the_documented_shape(pool: Pool) -> None:
     assert requests == [0, 0, 1, 0, 0, 0]
     assert tokens == [0, 0, 600, 0, 0, 0]
     assert cached == 0
+    assert report["cached_by_bucket"] == []
     [[_, finished]] = report["finished"]
     assert finished == {
         "finished": 1,
@@ -95,10 +96,12 @@ async def test_an_estimated_prompt_becomes_exact_once_the_engine_has_counted_it(
 
     await pool.stream(prompt)
 
-    [[_, requests, tokens, cached]] = (await pool.arrivals())["arrivals"]
+    report = await pool.arrivals()
+    [[second, requests, tokens, cached]] = report["arrivals"]
     assert sum(requests) == 1
     assert sum(tokens) == 300
     assert cached == 100
+    assert report["cached_by_bucket"] == [[second, [0, 100, 0, 0, 0, 0]]]
     leg = (await pool.arrivals())["legs"][1]
     assert leg["prompt_token_contexts"] == 200 * (100 + 100)
 
@@ -183,6 +186,19 @@ def test_the_report_can_be_read_after_the_clock_was_set_back() -> None:
     ledger.withdraw(arrived, tokens=100, cached=0)
     ledger.withdraw(arrived, tokens=100, cached=0)
     ArrivalsReport.model_validate(reported(ledger))
+
+
+def test_a_withdrawn_request_takes_its_cached_tokens_along() -> None:
+    ledger = Ledger(router="r", wall=lambda: 10_000.0, clock=lambda: 0.0)
+    for exact, cached in ((300, 100), (4000, 3000)):
+        second = ledger.arrive(200)
+        ledger.correct(second, estimated=200, exact=exact, cached=cached)
+
+    ledger.withdraw(second, tokens=4000, cached=3000)
+
+    report = reported(ledger)
+    assert report["cached_by_bucket"] == [[10_000, [0, 100, 0, 0, 0, 0]]]
+    assert report["arrivals"][0][-1] == 100
 
 
 def test_a_clock_that_is_set_back_by_little_loses_nothing() -> None:

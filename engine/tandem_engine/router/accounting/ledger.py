@@ -104,15 +104,14 @@ class Ledger:
             return
         row.take_back(estimated)
         row.add(exact)
-        row.cached += cached or 0
+        row.add_cached(exact, cached=cached or 0)
 
     def withdraw(self, second: int, *, tokens: int, cached: int | None) -> None:
         """Remove a request that was not valid, with its last counts."""
         row = self._arrivals.get(second)
         if row is None:
             return
-        row.take_back(tokens)
-        row.cached = max(0, row.cached - (cached or 0))
+        row.take_back(tokens, cached=cached or 0)
         if not any(row.requests):
             del self._arrivals[second]
 
@@ -247,8 +246,13 @@ class Ledger:
             now_s=now_s,
             bucket_edges_tokens=BUCKET_EDGES_TOKENS,
             arrivals=[
-                (second, row.requests, row.tokens, row.cached)
+                (second, row.requests, row.tokens, sum(row.cached))
                 for second, row in sorted(self._arrivals.items())
+            ],
+            cached_by_bucket=[
+                (second, row.cached)
+                for second, row in sorted(self._arrivals.items())
+                if any(row.cached)
             ],
             best_effort=sorted(self._best_effort),
             finished=cast(

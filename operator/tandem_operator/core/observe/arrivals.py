@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import zip_longest
 from math import ceil, floor, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 from tandem_operator.core.observation import (
+    ArrivalSecond,
     ClassWindow,
     FinishedSecond,
     RouterReport,
@@ -27,13 +29,16 @@ _Window = TypeVar("_Window", ClassWindow, TenantWindow)
 
 
 class PromptGroup(NamedTuple):
-    """Requests of one second with prompts of about one length.
+    """Requests of one second with prompts of about one length, in tokens.
 
-    It is a plain tuple, because a tick makes a thousand of them.
+    `cached_tokens` are those of all, as far as known. It is a plain tuple, because a tick makes a
+    thousand of them.
     """
 
     requests: int
     prompt_tokens: float
+    cached_tokens: float = 0.0
+    bucket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,16 @@ class Second:
     """Arrivals of one second: prompts as sent, and their cached tokens."""
 
     groups: tuple[PromptGroup, ...]
-    cached_tokens: float
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Return the tokens of all prompts."""
+        return sum([group.requests * group.prompt_tokens for group in self.groups])
+
+    @property
+    def cached_tokens(self) -> float:
+        """Return the cached tokens of all prompts, as far as known."""
+        return sum([group.cached_tokens for group in self.groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,6 @@ def merge(
     length = max(0, end_s - first_s)
     counts: list[float] = [0.0] * length
     groups: dict[int, tuple[PromptGroup, ...]] = {}
-    cached: dict[int, float] = {}
     for report in reports:
         for row in report.arrivals:
             index = row.second - first_s
@@ -109,12 +122,11 @@ def merge(
                 continue
             counts[index] += min(max(0, sum(row.requests)), MOST_PER_SECOND)
             if row.second >= end_s - GROUPS_S:
-                found = _groups(row.requests, row.prompt_tokens)
+                found = _groups(row.requests, row.prompt_tokens, _cached(row))
                 groups[row.second] = groups.get(row.second, ()) + found
-                cached[row.second] = cached.get(row.second, 0.0) + row.cached_tokens
     herd_s = _herd_s(counts, tuning=tuning) if first_s == began_s else 0
     seconds = {
-        second: Second(groups=groups[second], cached_tokens=cached[second])
+        second: Second(groups=groups[second])
         for second in sorted(groups)
         if second >= first_s + herd_s
     }
@@ -145,14 +157,29 @@ def _herd_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int:
     return end if end > first else 0
 
 
+def _cached(row: ArrivalSecond) -> tuple[float, ...]:
+    """Return a row's cached tokens by bucket; in proportion to prompts, if only their sum is known.
+
+    So a router of an older version tells the hit rate, but not which lengths hit.
+    """
+    if row.cached_by_bucket or row.cached_tokens <= 0:
+        return row.cached_by_bucket
+    share = row.cached_tokens / max(1, sum(row.prompt_tokens))
+    return tuple([share * tokens for tokens in row.prompt_tokens])
+
+
 @lru_cache(maxsize=4096)
-def _groups(requests: tuple[int, ...], tokens: tuple[int, ...]) -> tuple[PromptGroup, ...]:
+def _groups(
+    requests: tuple[int, ...], tokens: tuple[int, ...], cached: tuple[float, ...]
+) -> tuple[PromptGroup, ...]:
     """Return one row's groups; nearly all are those of the last tick."""
     groups = []
-    for count, total in zip(requests, tokens, strict=False):
+    rows = zip_longest(requests, tokens, cached, fillvalue=0)
+    for bucket, (count, total, hits) in enumerate(rows):
         if count > 0:
             each = min(max(0, total // count), MOST_TOKENS)
-            groups.append(PromptGroup(min(count, MOST_PER_SECOND), each))
+            cached_tokens = min(max(0.0, hits), max(0, total))
+            groups.append(PromptGroup(min(count, MOST_PER_SECOND), each, cached_tokens, bucket))
     return tuple(groups)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.observe.arrivals import Arrivals, PromptGroup
-from tandem_operator.core.observe.prefix_cache import cached_share
+from tandem_operator.core.observe.prefix_cache import cached_shares
 from tandem_operator.core.statistics import believed
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
@@ -50,11 +50,12 @@ class _Row:
     """The arrivals of one second of the window.
 
     Attributes:
-        entries: share of the second passed, number of requests, and tokens of each; in order.
+        entries: share of the second passed, number of requests, tokens of each, and their bucket;
+            in order.
     """
 
     second: int
-    entries: tuple[tuple[float, int, float], ...]
+    entries: tuple[tuple[float, int, float, int], ...]
     requests: int
     tokens: float
     squared_tokens: float
@@ -81,7 +82,7 @@ def workload(
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
     sizes = _length_scale(rows, first_s, len(counts), wall, tuning=tuning)
-    cached = cached_share(arrivals, first_s=first_s, moving=caches_moving, tuning=tuning)
+    cached = cached_shares(arrivals, first_s=first_s, moving=caches_moving, tuning=tuning)
     requests: list[Request] = []
     tokens = 0.0
     for row in rows:
@@ -90,9 +91,10 @@ def workload(
         span = (passed[index + 1] - passed[index]) * stretch
         scale = sizes[index]
         tokens += row.tokens * scale
-        for share, count, length in row.entries:
+        for share, count, length, bucket in row.entries:
             size = length * scale
-            requests.append(Request(start + span * share, count, size, size * cached))
+            hits = size * cached.get(bucket, 0.0)
+            requests.append(Request(start + span * share, count, size, hits))
     return Workload(
         requests=tuple(requests),
         singles_from=_singles_from(requests, tuning=tuning),
@@ -135,18 +137,19 @@ def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool, most: int
     """Return one second's row, of about `most` entries if not exact; most rows are cached."""
     total = sum(group.requests for group in groups)
     exact = exact or total <= most
-    alike: list[tuple[int, float]] = []
+    alike: list[tuple[int, float, int]] = []
     tokens = squared = 0.0
-    for requests, length in groups:
+    for requests, length, _, bucket in groups:
         tokens += requests * length
         squared += requests * length * length
         if exact:
-            alike.extend([(1, length)] * requests)
+            alike.extend([(1, length, bucket)] * requests)
             continue
         parts = max(1, most * requests // total)
         for part in range(parts):
-            alike.append((requests * (part + 1) // parts - requests * part // parts, length))
-    entries = [(_scatter(second, at), count, length) for at, (count, length) in enumerate(alike)]
+            count = requests * (part + 1) // parts - requests * part // parts
+            alike.append((count, length, bucket))
+    entries = [(_scatter(second, at), *each) for at, each in enumerate(alike)]
     entries.sort(key=itemgetter(0))
     return _Row(second, tuple(entries), total, tokens, squared)
 

@@ -51,6 +51,9 @@ class ObserveTuning:
     caches_move_s: float = 60.0
     """The time after a prefill pod left in which fewer hits say nothing about later ones. Each
     conversation of that pod misses once, and then has a cache on another pod. Chosen by hand."""
+    cached_prior_requests: float = 2.0
+    """Weight of the overall share of cached tokens beside the requests of one length, in requests.
+    Chosen by hand."""
     most_cached_share: float = 0.95
     """The largest share of prompt tokens that caches are expected to serve. Chosen by hand."""
 
