@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import weakref
+from contextlib import ExitStack
 
 import pytest
 
@@ -574,7 +575,8 @@ async def test_a_place_is_given_back_once_however_its_request_ends(left_before: 
     coming: list[asyncio.Task[PrefillPlacement]] = []
 
     async def fail() -> None:
-        async with desk.waiting.place(desk.waiter(9.0, Expected())) as placement:
+        with ExitStack() as held:
+            placement = await desk.waiting.place(desk.waiter(9.0, Expected()), held)
             coming.append(asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected()))))
             await asyncio.sleep(0)
             if left_before:
@@ -593,7 +595,8 @@ async def test_a_request_that_is_cancelled_in_its_place_leaves_none_taken() -> N
     [pod] = desk.fleet.usable(Role.PREFILL)
 
     async def stay() -> None:
-        async with desk.waiting.place(desk.waiter(9.0, Expected())):
+        with ExitStack() as held:
+            await desk.waiting.place(desk.waiter(9.0, Expected()), held)
             await asyncio.Event().wait()
 
     task = asyncio.create_task(stay())

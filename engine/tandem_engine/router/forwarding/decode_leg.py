@@ -126,32 +126,36 @@ class DecodeLeg:
         chosen = flight.placement.decode
         if chosen is not None and chosen is not avoid and chosen.usable:
             return chosen
+        pod = self._usable(revision, avoid=avoid)
+        if pod is not None:
+            return pod
         stage = Stage.WHOLE if handover is None else Stage.DECODE
         try:
             async with asyncio.timeout_at(
                 self.learned.begin_by_s(flight, stage=stage, now=self.clock())
             ):
-                while True:
-                    pods = self.fleet.usable(Role.DECODE)
-                    same = [pod for pod in pods if pod.endpoint.revision == revision]
-                    choice = same or pods
-                    choice = (
-                        [pod for pod in choice if pod is not avoid]
-                        or [pod for pod in pods if pod is not avoid]
-                        or choice
-                    )
-                    # A pod that computes a prompt makes no first token until that is done.
-                    pod = least_loaded(
-                        [pod for pod in choice if not pod.stalls.computing] or choice
-                    )
-                    if pod is not None:
-                        return pod
+                while pod is None:
                     if self.fleet.deserted:
                         raise Deserted
                     await self.fleet.change()
+                    pod = self._usable(revision, avoid=avoid)
+                return pod
         except (TimeoutError, Deserted):
             flight.ending = Ending.SHED
             raise no_place(self.fleet) from None
+
+    def _usable(self, revision: str | None, *, avoid: Pod | None) -> Pod | None:
+        """Return the best decode pod now, one of `revision` if possible."""
+        pods = self.fleet.usable(Role.DECODE)
+        same = [pod for pod in pods if pod.endpoint.revision == revision]
+        choice = same or pods
+        choice = (
+            [pod for pod in choice if pod is not avoid]
+            or [pod for pod in pods if pod is not avoid]
+            or choice
+        )
+        # A pod that computes a prompt makes no first token until that is done.
+        return least_loaded([pod for pod in choice if not pod.stalls.computing] or choice)
 
     async def _once(
         self, flight: Flight, sink: Sink, attempt: Attempt, load: Load, handover: Handover | None

@@ -4,7 +4,6 @@ KV blocks are used no longer than their lease: then the request goes through the
 anew.
 """
 
-import asyncio
 import contextlib
 import math
 from collections.abc import Callable
@@ -87,7 +86,7 @@ class Forwarder:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
         self._failures.refuse_killer(flight)
         while True:
-            async with contextlib.AsyncExitStack() as held:
+            with contextlib.ExitStack() as held:
                 placement = flight.placement = await self._queue(flight, held)
                 try:
                     return await self._legs(flight, sink, placement)
@@ -125,7 +124,7 @@ class Forwarder:
         timeline.prefill_started, timeline.prefill_ended_s = False, None
         timeline.transfer_s = None
 
-    async def _queue(self, flight: Flight, held: contextlib.AsyncExitStack) -> PrefillPlacement:
+    async def _queue(self, flight: Flight, held: contextlib.ExitStack) -> PrefillPlacement:
         """Return a place, which is given back when `held` ends."""
         call = flight.call
         prefix, caches = flight.prefix(), self._waiting.caches
@@ -150,11 +149,12 @@ class Forwarder:
         held_s, at_zero_s = self._without_decode_s(), self._fleet.at_zero_s(self._clock())
         try:
             stage = Stage.PREFILL if waiter.split else Stage.WHOLE
-            async with asyncio.timeout_at(
-                self._learned.begin_by_s(flight, stage=stage, now=self._clock())
-            ):
-                placement = await held.enter_async_context(self._waiting.place(waiter))
-                held.callback(self._settle, waiter, flight)
+            placement = await self._waiting.place(
+                waiter,
+                held,
+                by_s=lambda: self._learned.begin_by_s(flight, stage=stage, now=self._clock()),
+            )
+            held.callback(self._settle, waiter, flight)
         except QueueFull as full:
             flight.ending = Ending.SHED
             if full.at_once and flight.timeline.dispatched_s is None:

@@ -9,8 +9,8 @@ request, hears nothing of it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tandem_contracts.router_settings import RouterSettings
@@ -115,20 +115,23 @@ class RequestQueue:
         """Return for how long, in all, decode pods held requests back."""
         return self._held.total_s(now)
 
-    @asynccontextmanager
-    async def place(self, waiter: Waiter) -> AsyncIterator[PrefillPlacement]:
-        """Wait for a place and hold it; what is left of it at the end is given back, come what may.
+    async def place(
+        self, waiter: Waiter, held: ExitStack, *, by_s: Callable[[], float] | None = None
+    ) -> PrefillPlacement:
+        """Wait for a place; what is left of it when `held` ends is given back, come what may.
 
         Raises what `admit` does.
         """
-        placement = await self.admit(waiter)
-        try:
-            yield placement
-        finally:
-            self.places.give_back(placement)
+        placement = await self.admit(waiter, by_s=by_s)
+        held.callback(self.places.give_back, placement)
+        return placement
 
-    async def admit(self, waiter: Waiter) -> PrefillPlacement:
+    async def admit(
+        self, waiter: Waiter, *, by_s: Callable[[], float] | None = None
+    ) -> PrefillPlacement:
         """Wait for a place, to be given back by the caller, as `place` does.
+
+        `by_s` returns when the wait ends with a `TimeoutError`. It is called only if there is one.
 
         Raises `QueueFull` when this request is shed instead, and `TooLate` when it is refused.
 
@@ -145,7 +148,10 @@ class RequestQueue:
             self.pump()
             if not waiter.placed.done():
                 self._shed_over_bound(waiter)
-            return await waiter.placed
+            if waiter.placed.done():
+                return waiter.placed.result()
+            async with asyncio.timeout_at(None if by_s is None else by_s()):
+                return await waiter.placed
         except BaseException:
             placed = waiter.placed
             if placed.done() and not placed.cancelled() and placed.exception() is None:
