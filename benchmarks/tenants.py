@@ -15,7 +15,7 @@ from benchmarks.told import told
 from tandem_operator.sim.flight import judge
 from tandem_operator.sim.pool import Pool
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.routing.tenants import TenantRules, named_tenant
+from tandem_operator.sim.routing.tenant_rules import TenantRules, named_tenant
 from tandem_operator.sim.traces.generate import burst, constant, poisson
 from tandem_operator.sim.traces.trace import Trace, TraceRequest, joined, of_tenant
 from tandem_routing.tenant_limits import TenantLimit

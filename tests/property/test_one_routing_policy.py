@@ -24,7 +24,7 @@ from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.router import SimulatedRouter
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.routing.tenants import TenantRules, named_tenant
+from tandem_operator.sim.routing.tenant_rules import TenantRules, named_tenant
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS, TraceRequest
 from tandem_routing import foresight
 from tandem_routing.learned import Learned

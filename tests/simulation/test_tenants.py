@@ -7,7 +7,7 @@ from tandem_operator.core.slo import Slo
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Static
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.routing.tenants import TenantRules, named_tenant
+from tandem_operator.sim.routing.tenant_rules import TenantRules, named_tenant
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import constant, poisson
 from tandem_operator.sim.traces.trace import Trace, joined, of_tenant

@@ -24,7 +24,7 @@ from tandem_operator.sim.ledger import SimulatedLedger
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.routing.router import SimulatedRouter
 from tandem_operator.sim.routing.router_queue import QueueSettings, Spread
-from tandem_operator.sim.routing.tenants import TenantDesk
+from tandem_operator.sim.routing.tenant_rules import TenantGate
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 
@@ -97,7 +97,7 @@ class Pool:
         if not setup.prefix_caching and router.spread is Spread.PREFIX:
             # A live router, too, is not told to search for blocks that no pod keeps.
             router = replace(router, spread=Spread.LEAST_LOADED)
-        self._tenants = None if router.tenants is None else TenantDesk(router.tenants)
+        self._tenants = None if router.tenants is None else TenantGate(router.tenants)
         self.router = SimulatedRouter(
             router,
             profile=setup.profile,

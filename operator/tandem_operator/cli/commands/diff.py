@@ -16,7 +16,7 @@ from tandem_operator.cli.input.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.input.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.input.options import ENGINES, OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.input.profiles import file_of, names_with
-from tandem_operator.cli.input.tenants import check_tenants
+from tandem_operator.cli.input.simulated_tenants import check_tenants
 from tandem_operator.cli.input.traffic import describe
 from tandem_operator.cli.input.traffic_options import SeedsOption, TrafficOptions
 from tandem_operator.cli.output.compared import (

@@ -19,7 +19,7 @@ from tandem_operator.cli.input.options import (
     JsonOption,
     PoolOption,
 )
-from tandem_operator.cli.input.tenants import check_tenants
+from tandem_operator.cli.input.simulated_tenants import check_tenants
 from tandem_operator.cli.input.traffic_options import SeedsOption, TrafficOptions
 from tandem_operator.cli.output.destination import bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.output.figure_table import FigureTable

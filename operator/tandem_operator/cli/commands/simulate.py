@@ -22,7 +22,7 @@ from tandem_operator.cli.input.options import (
     JsonOption,
     PoolOption,
 )
-from tandem_operator.cli.input.tenants import check_tenants
+from tandem_operator.cli.input.simulated_tenants import check_tenants
 from tandem_operator.cli.input.traffic_options import TrafficOptions
 from tandem_operator.cli.output.destination import (
     Bars,

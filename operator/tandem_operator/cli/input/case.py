@@ -7,7 +7,7 @@ from math import ceil
 from tandem_operator.api import InferencePool, PrefillPodChoice, Router, duration_s
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.oversize import Oversize, oversize_of
-from tandem_operator.cli.input.tenants import rules_of, within_limits
+from tandem_operator.cli.input.simulated_tenants import rules_of, within_limits
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
 from tandem_operator.core.schedules import called

@@ -32,7 +32,7 @@ from tandem_operator.cli.input.simulated_hours import (
     notes_on_hours,
     simulated_periods,
 )
-from tandem_operator.cli.input.tenants import notes_on_tenants, serving, within_limits
+from tandem_operator.cli.input.simulated_tenants import notes_on_tenants, serving, within_limits
 from tandem_operator.cli.units import fleet, seconds
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart

@@ -12,7 +12,7 @@ from typing import Protocol
 from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.other_orders import Fifo, Goodput
 from tandem_operator.sim.routing.pod_sides import PrefillSide
-from tandem_operator.sim.routing.tenants import TenantRules
+from tandem_operator.sim.routing.tenant_rules import TenantRules
 from tandem_routing.class_queue import ClassQueue
 from tandem_routing.deadline_queue import (
     RECONSIDERED_EVERY_S,

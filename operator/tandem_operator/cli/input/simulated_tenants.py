@@ -7,7 +7,7 @@ from tandem_contracts.router_settings import OTHER_TENANTS
 from tandem_operator.api import InferencePool, NamedTenant, OtherTenants, Tenants
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.sim.routing.router_queue import QueueSettings
-from tandem_operator.sim.routing.tenants import NO_LIMIT, TenantRules, admitted, named_tenant
+from tandem_operator.sim.routing.tenant_rules import NO_LIMIT, TenantRules, admitted, named_tenant
 from tandem_operator.sim.traces.trace import Trace
 from tandem_routing.tenant_limits import TenantLimit
 

@@ -16,16 +16,16 @@ NO_LIMIT = TenantLimit()
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTenant:
+class RuledTenant:
     """A tenant, and the most that it may ask for in a minute."""
 
     tenant: Tenant
     limit: TenantLimit = NO_LIMIT
 
 
-def named_tenant(name: str, *, weight: float = 1.0, limit: TenantLimit = NO_LIMIT) -> KnownTenant:
+def named_tenant(name: str, *, weight: float = 1.0, limit: TenantLimit = NO_LIMIT) -> RuledTenant:
     """Return a tenant that a pool names."""
-    return KnownTenant(Tenant(name, weight), limit)
+    return RuledTenant(Tenant(name, weight), limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,20 @@ class TenantRules:
         others_are_one: all tenants that are not named are one.
     """
 
-    named: Mapping[str, KnownTenant] = field(default_factory=dict)
+    named: Mapping[str, RuledTenant] = field(default_factory=dict)
     others: TenantLimit = NO_LIMIT
     others_are_one: bool = False
 
-    def of(self, request: TraceRequest) -> KnownTenant:
+    def of(self, request: TraceRequest) -> RuledTenant:
         """Return the tenant of a request; all requests that name none are of one."""
         known = self.named.get(request.tenant)
         if known is not None:
             return known
         tenant = NO_TENANT if self.others_are_one else Tenant(request.tenant)
-        return KnownTenant(tenant, self.others)
+        return RuledTenant(tenant, self.others)
 
 
-class TenantDesk:
+class TenantGate:
     """Refuses requests of tenants beyond their limits, as the live router does."""
 
     def __init__(self, rules: TenantRules) -> None:
