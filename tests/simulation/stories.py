@@ -1,6 +1,6 @@
 """Loads told in phases, played through a simulated pool with the live core in the loop."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.decision import Decision
@@ -17,7 +17,7 @@ from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.generate import Lengths, Mix, constant, poisson
-from tandem_operator.sim.traces.trace import Trace, TraceRequest, in_order
+from tandem_operator.sim.traces.trace import Trace, TraceRequest, in_order, joined, of_tenant
 
 # A small engine on a busy machine: slow, and uneven.
 ENGINE = replace(
@@ -174,3 +174,17 @@ def attainment(
     """Return the good share of the requests that came in a time, whenever they ended."""
     came = [judge(each, slo).good for each in ended if begin_s <= each.request.at_s < end_s]
     return sum(came) / len(came)
+
+
+def by_tenant(rates_rps: Mapping[str, float], *, span_s: float, mix: Mix) -> Trace:
+    """Return the requests of tenants, each with its own even rate and draws."""
+    return joined(
+        "tenants",
+        [
+            of_tenant(
+                poisson(name, constant(rate), most_rps=rate, span_s=span_s, mix=mix, seed=number),
+                name,
+            )
+            for number, (name, rate) in enumerate(rates_rps.items())
+        ],
+    )

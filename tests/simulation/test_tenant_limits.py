@@ -22,11 +22,11 @@ from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import Static
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.traces.generate import Lengths, Mix, constant, poisson
-from tandem_operator.sim.traces.trace import Trace, TraceRequest, joined, of_class, of_tenant
+from tandem_operator.sim.traces.generate import Lengths, Mix
+from tandem_operator.sim.traces.trace import Trace, TraceRequest, of_class, of_tenant
 from tandem_operator.workloads.builders.config_maps import router_settings
 from tandem_routing.verdict import Timeline
-from tests.simulation.stories import QUICK
+from tests.simulation.stories import QUICK, by_tenant
 from tests.unit.sim.setups import make_setup, make_spec
 from tests.unit.workloads.cluster import pool
 
@@ -45,16 +45,7 @@ def traffic(flood_rps: float) -> Trace:
     """Ten tenants, and what the last asks for; each request is as long as any other."""
     mix = Mix(Lengths(PROMPT_TOKENS), Lengths(OUTPUT_TOKENS))
     rates = dict.fromkeys(NINE, 0.4) | {FLOOD: flood_rps}
-    return joined(
-        "ten tenants",
-        [
-            of_tenant(
-                poisson(name, constant(rate), most_rps=rate, span_s=SPAN_S, mix=mix, seed=number),
-                name,
-            )
-            for number, (name, rate) in enumerate(rates.items())
-        ],
-    )
+    return by_tenant(rates, span_s=SPAN_S, mix=mix)
 
 
 def pool_with(tenants: dict[str, Any] | None) -> InferencePool:

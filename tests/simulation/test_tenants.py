@@ -9,9 +9,8 @@ from tandem_operator.sim.policy import Static
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.routing.tenant_rules import TenantRules, named_tenant
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.traces.generate import constant, poisson
 from tandem_operator.sim.traces.trace import Trace, joined, of_tenant
-from tests.simulation.stories import CHAT, QUICK
+from tests.simulation.stories import CHAT, QUICK, by_tenant
 from tests.unit.sim.setups import make_setup, make_spec
 
 SLO = Slo(0.8, 0.1, 0.03, 0.95)
@@ -21,16 +20,7 @@ SPAN_S = 60.0
 
 def traffic(flood_rps: float) -> Trace:
     rates = dict.fromkeys(QUIET, 1.0) | {"flood": flood_rps}
-    return joined(
-        "tenants",
-        [
-            of_tenant(
-                poisson(name, constant(rate), most_rps=rate, span_s=SPAN_S, mix=CHAT, seed=number),
-                name,
-            )
-            for number, (name, rate) in enumerate(rates.items())
-        ],
-    )
+    return by_tenant(rates, span_s=SPAN_S, mix=CHAT)
 
 
 def play(trace: Trace, *, tenants: TenantRules | None) -> PoolReport:
