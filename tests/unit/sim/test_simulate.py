@@ -18,6 +18,7 @@ from tandem_operator.sim.cluster.faults import (
     SlowStarts,
 )
 from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.own_measurement import measured_at_start
 from tandem_operator.sim.policy import PolicyAnswer, Static, Tandem
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
@@ -179,6 +180,18 @@ def test_a_slow_pod_is_seen_in_tpot_while_it_is_slow() -> None:
     after = simulate(slowed, Static(slowed.start))
 
     assert (after.tpot_s["p95"] or 0.0) > 2.0 * (before.tpot_s["p95"] or 1.0)
+
+
+def test_every_engine_tells_its_own_measurement() -> None:
+    plan = Plan((1, 1))
+
+    simulate(make_setup(steady(2.0, 10.0)), plan)
+
+    assert plan.seen
+    for seen in plan.seen:
+        assert {engine.role for engine in seen.engines} == set(Role)
+        for engine in seen.engines:
+            assert engine.start_up == measured_at_start(ENGINE, engine.role)
 
 
 def test_metrics_that_are_gone_leave_pods_and_counts_visible() -> None:
