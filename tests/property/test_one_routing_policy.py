@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from unittest.mock import patch
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from tandem_engine.router.pods.fleet import EnginePods
@@ -418,8 +418,20 @@ def test_one_sequence_of_events_is_one_sequence_of_choices(
         event(kind)
 
 
+# While no prefill pod is there, late requests go whole to decode pods. Their bounds pass there.
+_SMALL = Prompt(16, ())
+PLACED_LATE: list[tuple[float, Arrive | Go | Turn]] = [
+    (0.0, Arrive((_SMALL,) * 10, 0.25)),
+    (0.4, Turn("p0")),
+    (0.0, Turn("p1")),
+    (0.0, Arrive((_SMALL,) * 9, 0.25)),
+    (0.4, Turn("p0")),
+]
+
+
 @settings(deadline=None, max_examples=100)
 @given(histories)
+@example(PLACED_LATE)
 def test_both_refuse_the_same_requests(
     history: list[tuple[float, Arrive | Go | Turn]],
 ) -> None:

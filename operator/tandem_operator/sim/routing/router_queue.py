@@ -187,6 +187,7 @@ class RouterQueue:
         """Let a request leave."""
         waiter = self._waiters.pop(flight)
         self._lineup.remove(waiter)
+        waiter.settled = True
         self.guaranteed_prompt_tokens -= waiter.tokens if flight.guaranteed else 0
 
     def serve(self, turn: Turn[QueuedFlight]) -> None:
