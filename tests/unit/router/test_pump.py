@@ -1,10 +1,15 @@
 """Ordinary pieces of a stream reach the client at once; a task is woken for the others."""
 
 import asyncio
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 from unittest.mock import create_autospec
 
+import httptools
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tandem_engine.router.forwarding.client_stream import ClientGone
 from tandem_engine.router.forwarding.engine_answer import EngineAnswer
@@ -53,10 +58,10 @@ def event(tokens: int, *, ordinary: bool = True) -> bytes:
 class Stream:
     """An engine's answer as a test lets it come, and the task that reads it."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: Callable[[], Any] = Client) -> None:
         transport = create_autospec(asyncio.Transport, instance=True)
         self.answer = EngineAnswer(transport, lambda _: None)
-        self.client: Any = Client()
+        self.client = client()
         self.count = TokenCount(choices=1, include_usage=False, continuous_usage=False)
         self.passed: list[bool] = []
         self.pump = Pump(self.answer, self.count, self.client, self.passed.append)
@@ -189,3 +194,129 @@ async def test_whatever_goes_wrong_goes_wrong_in_the_task() -> None:
 
     with pytest.raises(LookupError):
         await task
+
+
+class ParsedBytes:
+    """Counts the bytes that the parser of an answer gets."""
+
+    def __init__(self, parser: httptools.HttpResponseParser) -> None:
+        self._parser = parser
+        self.count = 0
+
+    def feed_data(self, data: bytes) -> None:
+        self.count += len(data)
+        self._parser.feed_data(data)
+
+
+async def test_ordinary_chunks_need_no_parser() -> None:
+    stream = Stream()
+    task = await stream.begin()
+    parser: Any = stream.answer._parser
+    stream.answer._parser = parsed = ParsedBytes(parser)  # type: ignore[assignment]
+
+    stream.answer.feed(chunk(event(2)))
+    stream.answer.feed(chunk(event(3)) + chunk(event(4)))
+
+    assert parsed.count == 0
+    assert stream.client.sent.count(b'"text":"a"') == 3
+    assert stream.passed == [True, True]
+    assert not task.done()
+    task.cancel()
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        chunk(event(2))[:-1],
+        chunk(event(2)) + b"5",
+        chunk(event(2)[:-1]),
+        b"1" + chunk(event(2)),
+        b"%x;a=b\r\n%b\r\n" % (len(event(2)), event(2)),
+        chunk(event(2, ordinary=False)),
+    ],
+    ids=["no end", "next began", "half an event", "wrong length", "extension", "unusual"],
+)
+async def test_the_parser_gets_what_is_not_whole_chunks_of_ordinary_events(unlike: bytes) -> None:
+    stream = Stream()
+    task = await stream.begin()
+    parser: Any = stream.answer._parser
+    stream.answer._parser = parsed = ParsedBytes(parser)  # type: ignore[assignment]
+
+    stream.answer.feed(unlike)
+
+    assert parsed.count == len(unlike)
+    task.cancel()
+
+
+async def test_the_parser_gets_a_chunk_that_the_last_bytes_began() -> None:
+    stream = Stream()
+    task = await stream.begin()
+    parser: Any = stream.answer._parser
+    stream.answer._parser = parsed = ParsedBytes(parser)  # type: ignore[assignment]
+    # The second part alone looks like a chunk, and is the end of a longer one.
+    alike = chunk(event(2))
+    longer = chunk(b": " + alike)
+    at = longer.index(alike)
+
+    for part in (longer[:at], longer[at:-2], longer[-2:]):
+        stream.answer.feed(part)
+
+    assert parsed.count == len(longer)
+    task.cancel()
+
+
+class OnlyPayloads(Client):
+    """Takes no events as they come, so that each of them is read."""
+
+    write: Any = None
+
+    def push(self, payloads: list[bytes]) -> bool:
+        self.sent += b"".join(b"data: %b\n\n" % payload for payload in payloads)
+        return False
+
+
+async def sent_to(kind: Callable[[], Any], parts: list[bytes]) -> tuple[bytes, int]:
+    """Return what a client gets of a stream that comes in these parts, and the counted tokens."""
+    stream = Stream(kind)
+    client = stream.client
+    stream.answer.feed(HEAD + chunk(event(1)))
+
+    async def read() -> None:
+        piece = await stream.pump.next()
+        while not piece.done:
+            client.push(piece.payloads)
+            piece = await stream.pump.unusual()
+        client.push(piece.payloads)
+
+    task = asyncio.create_task(read())
+    for part in parts:
+        await asyncio.sleep(0)
+        stream.answer.feed(part)
+    await task
+    return client.sent, stream.count.output_tokens
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """Return the parts of `data` between these places, wherever they lie."""
+    ends = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[a:b] for a, b in pairwise(ends)]
+
+
+@given(
+    ordinary=st.lists(st.booleans(), max_size=12),
+    chunk_ends=st.lists(st.integers(0, 10**6), max_size=6) | st.none(),
+    part_ends=st.lists(st.integers(0, 10**6), max_size=12) | st.none(),
+)
+def test_a_client_gets_the_same_however_its_stream_is_cut(
+    ordinary: list[bool], chunk_ends: list[int] | None, part_ends: list[int] | None
+) -> None:
+    """Without places to cut, an event is a chunk, and a chunk comes alone."""
+    events = [event(2 + number, ordinary=usual) for number, usual in enumerate(ordinary)]
+    pieces = events if chunk_ends is None else cut(b"".join(events), chunk_ends)
+    chunks = [*map(chunk, pieces), chunk(b"data: [DONE]\n\n") + END]
+    parts = chunks if part_ends is None else cut(b"".join(chunks), part_ends)
+
+    sent, tokens = asyncio.run(sent_to(Client, parts))
+
+    assert (sent, tokens) == asyncio.run(sent_to(OnlyPayloads, parts))
+    assert sent.count(b'"text":"a"') == tokens == 1 + len(events)

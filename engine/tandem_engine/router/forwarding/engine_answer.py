@@ -23,6 +23,8 @@ class EngineAnswer:
         keep: the connection can be used again after it.
         failure: why no more data comes.
         told: called after each piece of data, and after the end. It must not raise.
+        chunks: gets bytes that begin with a chunk before the parser does, and returns whether it
+            took them. It may take only bytes that end with a chunk. It must not raise.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class EngineAnswer:
         self.ended = self.keep = False
         self.failure: AnswerCut | None = None
         self.told: Callable[[], None] | None = None
+        self.chunks: Callable[[bytes], bool] | None = None
+        self._between_chunks = False
 
     @property
     def at_end(self) -> bool:
@@ -82,14 +86,20 @@ class EngineAnswer:
 
     def release(self) -> None:
         """Give the connection back, or close it if data is unread: then the engine stops."""
-        self.told = None
+        self.told = self.chunks = None
         self._over(self)
         # It and the answer hold one another.
         self._parser = None
         self._parts.clear()
 
     def feed(self, data: bytes) -> None:
-        """Parse bytes of the connection."""
+        """Parse bytes of the connection.
+
+        The parser knows nothing of whole chunks that `chunks` takes, and need not: after them it
+        expects what it expected before.
+        """
+        if self.chunks is not None and self._between_chunks and self.chunks(data):
+            return
         if self.failure is not None or self._parser is None:
             return
         self._waiting_bytes += len(data)
@@ -101,6 +111,8 @@ class EngineAnswer:
                 return
             # What follows an answer was not asked for.
             self.keep = False
+        # Half of the next chunk's head makes no call.
+        self._between_chunks = self._between_chunks and data.endswith(b"\r\n")
         if not self.status and self._waiting_bytes > _MOST_HEAD_BYTES:
             self._fail(None)
             return
@@ -146,6 +158,14 @@ class EngineAnswer:
             self._bounded, self.content_type = False, ""
         else:
             self.status = status
+
+    def on_chunk_header(self) -> None:
+        """Note that a chunk has begun."""
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        """Note that a chunk has ended."""
+        self._between_chunks = True
 
     def on_message_complete(self) -> None:
         """End, unless this was only an interim response."""

@@ -82,9 +82,11 @@ class Pump:
         self._answer.told = self._told
         try:
             self._told()
+            # What came before is passed on, so nothing can overtake it.
+            self._answer.chunks = self._passed_on if self._write is not None else None
             piece: Piece | None = await woken
         finally:
-            self._answer.told = self._woken = None
+            self._answer.told = self._answer.chunks = self._woken = None
             # An error and a frame of its traceback would keep each other.
             del woken
         return piece if piece is not None else await self.next()
@@ -102,6 +104,22 @@ class Pump:
             # It is the task's, whatever it is: the connection would swallow it.
             woken.set_exception(error)
             del woken
+
+    def _passed_on(self, chunks: bytes) -> bool:
+        """Pass whole chunks of ordinary events on, and return whether they are that."""
+        woken, write = self._woken, self._write
+        if woken is None or woken.done() or write is None or not self._events.whole:
+            return False
+        before = self._count.output_tokens
+        events = self._count.ordinary(chunks, chunked=True)
+        if events is None:
+            return False
+        try:
+            self._sent(woken, fresh=self._count.output_tokens > before, behind=write(events))
+        except Exception as error:
+            woken.set_exception(error)
+            del woken
+        return True
 
     def _take(self, woken: "asyncio.Future[Piece | None]") -> None:
         """Pass arrived data on."""

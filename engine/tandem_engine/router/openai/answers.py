@@ -30,10 +30,11 @@ class StreamCount(Protocol):
     def longest_tokens(self) -> int:
         """Return the output tokens of the longest choice so far."""
 
-    def ordinary(self, data: bytes) -> bytes | None:
+    def ordinary(self, data: bytes, *, chunked: bool = False) -> bytes | None:
         """Count whole events of the usual shape, and return them as the client should see them.
 
-        Returns `None` and counts nothing if one of them may mean more: then the caller uses `read`.
+        With `chunked`, each of them comes as one chunk of HTTP. Returns `None` and counts nothing
+        if one of them may mean more: then the caller uses `read`.
         """
 
     def read(self, payload: bytes) -> Chunk:

@@ -57,7 +57,7 @@ class NamedCount:
         """Return the output tokens of the one answer."""
         return self.output_tokens
 
-    def ordinary(self, data: bytes) -> None:
+    def ordinary(self, data: bytes, *, chunked: bool = False) -> None:
         """Return `None`: no named event is so simple."""
 
     def read(self, payload: bytes) -> Chunk:

@@ -21,14 +21,17 @@ _NO_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
 _FINISH = re.compile(rb'"finish_reason":\s*"(\w+)"')
 _ERROR = re.compile(rb'\s*\{\s*"error"\s*:')
 _STRING = rb'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"'
-_ORDINARY = re.compile(
-    rb'data: \{"id":%(s)b,"object":%(s)b,"created":\d++,"model":%(s)b,"choices":\[\{"index":0,'
+_EVENT = (
+    rb'(?P<event>data: \{"id":%(s)b,"object":%(s)b,"created":\d++,"model":%(s)b,'
+    rb'"choices":\[\{"index":0,'
     rb'(?:"text":%(s)b|"delta":\{"(?:content|reasoning|reasoning_content)":%(s)b\})'
     rb'(?:,"(?:logprobs|finish_reason|stop_reason|prompt_token_ids|token_ids)":null)*+\}\]'
     rb'(?P<usage>,"usage":\{"prompt_tokens":\d++,"total_tokens":\d++,'
     rb'"completion_tokens":(?P<tokens>\d{1,9}+)'
-    rb'(?:,"(?:prompt|completion)_tokens_details":null)*+\})\}\n\n' % {b"s": _STRING}
+    rb'(?:,"(?:prompt|completion)_tokens_details":null)*+\})\}\n\n)' % {b"s": _STRING}
 )
+_ORDINARY = re.compile(_EVENT)
+_CHUNK = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,6}+)\r\n%b\r\n" % _EVENT)
 _END = b"}\n\n"
 MOST_TOKENS = 10**9 - 1
 LARGEST_EVENT_BYTES = 32 * 1024 * 1024
@@ -139,24 +142,29 @@ class TokenCount:
         """Return the output tokens of the longest choice so far."""
         return self.output_tokens if self._single else max(self._per_choice.values(), default=0)
 
-    def ordinary(self, data: bytes) -> bytes | None:
+    def ordinary(self, data: bytes, *, chunked: bool = False) -> bytes | None:
         """Count whole events of the usual shape, and return them as the client should see them.
 
-        Returns `None` and counts nothing if one of them may mean more: then the caller uses `read`.
+        With `chunked`, each of them comes as one chunk of HTTP. Returns `None` and counts nothing
+        if one of them may mean more: then the caller uses `read`.
         """
         if not self._single or self.prompt_tokens is None:
             return None
+        shape = _CHUNK if chunked else _ORDINARY
         pieces, at, tokens = [], 0, self.output_tokens
         while at < len(data):
-            event = _ORDINARY.match(data, at)
+            event = shape.match(data, at)
             if event is None:
                 return None
-            pieces.append(data[at : event.start("usage")])
+            begin, end = event.span("event")
+            if chunked and int(event["size"], 16) != end - begin:
+                return None
+            pieces.append(data[begin : end if self._continuous_usage else event.start("usage")])
             tokens = max(tokens, int(event["tokens"]))
             at = event.end()
         self.output_tokens = tokens
         if self._continuous_usage:
-            return data
+            return b"".join(pieces)
         pieces.append(b"")
         return _END.join(pieces)
 
