@@ -9,10 +9,12 @@ import argparse
 import contextlib
 import json
 import os
-import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.router import generator
@@ -84,6 +86,12 @@ def measure(load: Load, target: Target, *, program: Path, cores: Cores) -> dict[
     }
 
 
+def version_of(python: Path) -> str:
+    """Return the version and the compiler of a Python."""
+    done = subprocess.run([python, "-c", "import sys; print(sys.version)"], stdout=-1, check=True)
+    return done.stdout.decode().strip().replace("\n", " ")
+
+
 def quantile(ordered: list[float], share: float) -> float:
     """Return a quantile of an ordered list.
 
@@ -101,13 +109,27 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks/router"))
     parser.add_argument("--no-vllm-router", action="store_true", help="measure ours only")
+    parser.add_argument(
+        "--stream-interval", type=int, default=1, help="tokens of each event, as vLLM's option"
+    )
+    parser.add_argument(
+        "--python",
+        type=Path,
+        default=Path(sys.executable),
+        help="runs our router: one whose environment has its packages (default: this one)",
+    )
     arguments = parser.parse_args()
     plan, folder = QUICK if arguments.quick else FULL, arguments.out
     folder.mkdir(parents=True, exist_ok=True)
     program, cores = generator.build(), Cores.here()
+    engines = partial(
+        upstream, program, folder, cores=cores, stream_interval=arguments.stream_interval
+    )
     starts: dict[str, Start] = {
         ALONE: contextlib.nullcontext,
-        "tandem-router": lambda engine: tandem_router(engine, folder, cores=cores),
+        "tandem-router": lambda engine: tandem_router(
+            engine, folder, cores=cores, python=arguments.python
+        ),
     }
     if not arguments.no_vllm_router:
         executable = install_vllm_router(folder)
@@ -119,7 +141,7 @@ def main() -> None:
     for number in range(plan.runs):
         for name, start in starts.items():
             for label, load in loads.items():
-                with upstream(program, folder, cores=cores) as engine, start(engine) as target:
+                with engines() as engine, start(engine) as target:
                     figure = measure(load, target, program=program, cores=cores)
                     if name == ALONE:
                         free = generator.without_pace(load, window_s=plan.ceiling_s)
@@ -140,7 +162,7 @@ def main() -> None:
             "cores": os.cpu_count(),
             "measured_on": sorted(cores.measured),
             "load_on": sorted(cores.load),
-            "python": platform.python_version(),
+            "python": version_of(arguments.python),
         },
         "loads": {label: asdict(load) for label, load in loads.items()},
         "runs": figures,

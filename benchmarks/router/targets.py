@@ -58,10 +58,13 @@ def process(
 
 
 @contextlib.contextmanager
-def upstream(program: Path, folder: Path, *, cores: Cores) -> Iterator[Target]:
-    """Run the trivial engine."""
+def upstream(
+    program: Path, folder: Path, *, cores: Cores, stream_interval: int = 1
+) -> Iterator[Target]:
+    """Run the trivial engine, with `stream_interval` tokens in each event but the first."""
     prefill, port = free_port(), free_port()
     command: list[str | Path] = [program, "upstream", f"--ports={prefill},{port}"]
+    command.append(f"--interval={stream_interval}")
     with process(command, log=folder / "upstream.log", cores=cores.load) as running:
         _wait_for(port, "/health", running)
         yield Target(ALONE, port, running.pid, prefill)

@@ -24,8 +24,8 @@ const (
 	afterFailed = 50 * time.Millisecond
 )
 
-// token is what every token's event holds once, whoever passed it on.
-var token = []byte(`"text":" token"`)
+// token is the text of every token, and of nothing else in a stream, whoever passed it on.
+var token = []byte(" token")
 
 // load is what is sent: a stream is asked for again as soon as the one before it has ended.
 type load struct {

@@ -30,10 +30,12 @@ func run(words []string) error {
 	switch command {
 	case "upstream":
 		ports := flags.String("ports", "", "`ports` to listen on, separated by commas, one per role")
+		var upstream engine
+		flags.IntVar(&upstream.interval, "interval", 1, "tokens of each event")
 		if err := flags.Parse(words); err != nil {
 			return err
 		}
-		return serve(strings.Split(*ports, ","))
+		return upstream.serve(strings.Split(*ports, ","))
 	case "generate":
 		var wanted load
 		flags.IntVar(&wanted.streams, "streams", 1, "streams open at any time")

@@ -35,31 +35,35 @@ type asked struct {
 	} `json:"kv_transfer_params"`
 }
 
+// engine is what each connection of the upstream speaks to: an event has `interval` tokens, as with
+// vLLM's --stream-interval. The first token comes alone.
+type engine struct{ interval int }
+
 // serve answers on every port until one of them fails: some routers tell pods apart by address.
-func serve(ports []string) error {
+func (e engine) serve(ports []string) error {
 	failed := make(chan error)
 	for _, port := range ports {
 		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
 			return err
 		}
-		go func() { failed <- accept(listener) }()
+		go func() { failed <- e.accept(listener) }()
 	}
 	return <-failed
 }
 
-func accept(listener net.Listener) error {
+func (e engine) accept(listener net.Listener) error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		go converse(conn)
+		go e.converse(conn)
 	}
 }
 
 // converse answers one request after the other; whoever leaves ends it.
-func converse(conn net.Conn) {
+func (e engine) converse(conn net.Conn) {
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
 	for {
@@ -71,13 +75,13 @@ func converse(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		if answer(conn, request.Method, body) != nil {
+		if e.answer(conn, request.Method, body) != nil {
 			return
 		}
 	}
 }
 
-func answer(conn net.Conn, method string, body []byte) error {
+func (e engine) answer(conn net.Conn, method string, body []byte) error {
 	if method != http.MethodPost {
 		return document(conn, "200 OK", "{}")
 	}
@@ -91,7 +95,7 @@ func answer(conn net.Conn, method string, body []byte) error {
 	if wanted.MaxTokens < 1 {
 		return document(conn, "400 Bad Request", "{}")
 	}
-	return stream(conn, wanted)
+	return e.stream(conn, wanted)
 }
 
 func document(conn net.Conn, status, text string) error {
@@ -101,9 +105,9 @@ func document(conn net.Conn, status, text string) error {
 	return err
 }
 
-// stream sends one event per token in vLLM's format. Tokens that fell due together travel together,
-// as an engine merges what its front end was too slow to pass on.
-func stream(conn net.Conn, wanted asked) error {
+// stream sends events in vLLM's format. Tokens that fell due together travel together, as an engine
+// merges what its front end was too slow to pass on.
+func (e engine) stream(conn net.Conn, wanted asked) error {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n" +
 		"Transfer-Encoding: chunked\r\n\r\n"
 	if _, err := io.WriteString(conn, head); err != nil {
@@ -118,9 +122,13 @@ func stream(conn net.Conn, wanted asked) error {
 			due = min(1+int(time.Since(started)/gap), wanted.MaxTokens)
 		}
 		for chunks = chunks[:0]; sent < due; {
-			sent++
-			event = appendToken(event[:0], sent, wanted)
+			next := e.next(sent, wanted.MaxTokens)
+			if next > due && gap > 0 {
+				break
+			}
+			event = appendTokens(event[:0], sent, next, wanted)
 			chunks = appendChunk(chunks, event)
+			sent = next
 		}
 		if sent == wanted.MaxTokens {
 			_, err := conn.Write(appendEnd(chunks, wanted))
@@ -130,7 +138,7 @@ func stream(conn net.Conn, wanted asked) error {
 			return err
 		}
 		if gap > 0 {
-			time.Sleep(time.Until(started.Add(time.Duration(sent) * gap)))
+			time.Sleep(time.Until(started.Add(time.Duration(e.next(sent, wanted.MaxTokens)-1) * gap)))
 		} else {
 			// Like an engine's batch: each stream has its token before one has its next.
 			runtime.Gosched()
@@ -138,10 +146,22 @@ func stream(conn net.Conn, wanted asked) error {
 	}
 }
 
-func appendToken(to []byte, number int, wanted asked) []byte {
+// next returns how many tokens of a stream its next event completes.
+func (e engine) next(sent, most int) int {
+	if sent == 0 {
+		return 1
+	}
+	return min(sent+e.interval, most)
+}
+
+// appendTokens appends the event of the tokens after `sent`, up to `number`.
+func appendTokens(to []byte, sent, number int, wanted asked) []byte {
 	to = append(to, `data: {"id":"cmpl-0123456789abcdef","object":"text_completion",`+
-		`"created":1790000000,"model":"tiny","choices":[{"index":0,"text":" token",`+
-		`"logprobs":null,"finish_reason":`...)
+		`"created":1790000000,"model":"tiny","choices":[{"index":0,"text":"`...)
+	for ; sent < number; sent++ {
+		to = append(to, token...)
+	}
+	to = append(to, `","logprobs":null,"finish_reason":`...)
 	if number == wanted.MaxTokens {
 		to = append(to, `"length"`...)
 	} else {
