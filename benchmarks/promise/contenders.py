@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import dropwhile, islice, takewhile
 
 from benchmarks.promise.bench import Bench
 from benchmarks.promise.fixed_fleets import cheapest
 from benchmarks.promise.kept import Row
+from benchmarks.promise.present import Present
 from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
 from benchmarks.promise.scores import STATIONARY
@@ -78,6 +80,27 @@ def caught(bench: Bench) -> Row | None:
     return bench.one(
         "caught", event_s, lambda pool: Relay(Tandem(), _seer(pool), EPOCH_S + event_s)
     )
+
+
+def noticed(bench: Bench) -> Row | None:
+    """Run Tandem until the event, and then a policy that knows the present, not the future.
+
+    Of its two settings, with and without a trend, the one with fewer late requests counts.
+    """
+    event_s = bench.case.event_s
+    if event_s is None:
+        return None
+
+    def policy(pool: simulated.Case, trend: bool) -> Policy:
+        start_s = pool.cold_start.median_s
+        then = Present(pool.trace, pool.profile, pool.spec, start_s=start_s, trend=trend)
+        return Relay(Tandem(), then, EPOCH_S + event_s)
+
+    rows = [
+        bench.one("noticed", (event_s, trend), partial(policy, trend=trend))
+        for trend in (False, True)
+    ]
+    return max(rows, key=lambda row: row["attainment"])
 
 
 def thrifty(bench: Bench) -> Row | None:
@@ -203,6 +226,7 @@ POLICIES: dict[str, Callable[[Bench], Row | None]] = {
     "clairvoyant": clairvoyant,
     "surprised": surprised,
     "caught": caught,
+    "noticed": noticed,
     "thrifty": thrifty,
     "dynamo": dynamo,
     "hpa": hpa,

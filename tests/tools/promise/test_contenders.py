@@ -12,6 +12,7 @@ from benchmarks.promise.cases import Case, pool_of
 from benchmarks.promise.contenders import POLICIES
 from benchmarks.promise.fixed_fleets import best_split, cheapest, least
 from benchmarks.promise.kept import Kept, Row
+from benchmarks.promise.present import Present
 from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
 from benchmarks.promise.runs import run
@@ -19,7 +20,7 @@ from benchmarks.promise.scores import Result, lines
 from benchmarks.promise.traffic import Family, Traffic
 from benchmarks.promise.work import Job, work
 from tandem_operator.core.role import Role
-from tandem_operator.sim.policy import Static
+from tandem_operator.sim.policy import EPOCH_S, Static
 from tandem_operator.sim.traces.generate import Lengths, Mix
 from tests.unit.core.scene import observe
 
@@ -188,6 +189,33 @@ def test_the_excess_of_one_start_up_begins_with_the_fleet_that_was_there(tmp_pat
     assert caught is not None
     assert caught["first"] == own["first"]
     assert contenders.caught(Bench(replace(STEP, event_s=None), bench.kept, None)) is None
+
+
+def test_who_knows_only_the_present_wants_nothing_for_what_is_still_to_come() -> None:
+    long = Mix(Lengths(8000), Lengths(50))
+    pool = pool_of(replace(STEP, traffic=replace(STEP.traffic, high_rps=20.0, mix=long)), None)
+    step_s, observation = EPOCH_S + 200.0, observe()
+
+    def wanted(*, at_s: float, trend: bool = False) -> int:
+        policy = Present(pool.trace, pool.profile, pool.spec, start_s=60.0, trend=trend)
+        return policy.tick(pool.spec, observation, at_s).replicas[Role.PREFILL]
+
+    before, first, later = (wanted(at_s=step_s + after_s) for after_s in (-1.0, 2.0, 20.0))
+
+    assert before <= first < later
+    assert wanted(at_s=step_s + 20.0, trend=True) > later
+
+
+def test_the_least_late_of_those_that_know_the_present_counts(tmp_path: Path) -> None:
+    bench = Bench(STEP, Kept(tmp_path / "runs.jsonl"), None)
+
+    noticed, caught = contenders.noticed(bench), contenders.caught(bench)
+
+    assert noticed is not None
+    assert caught is not None
+    assert noticed["first"] == caught["first"]
+    assert noticed["attainment"] <= caught["attainment"]
+    assert contenders.noticed(Bench(replace(STEP, event_s=None), bench.kept, None)) is None
 
 
 def test_foresight_keeps_no_more_spare_than_the_target_needs(tmp_path: Path) -> None:
