@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -31,7 +30,12 @@ async def engine(
     python: str, model: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RealEngine]:
     log = tmp_path_factory.mktemp("engine") / "decode.log"
-    options = ("--role=decode", f"--model={model}", f"--extra-arg=--stream-interval={INTERVAL}", *SMALL)
+    options = (
+        "--role=decode",
+        f"--model={model}",
+        f"--extra-arg=--stream-interval={INTERVAL}",
+        *SMALL,
+    )
     async with aiohttp.ClientSession() as session:
         engine = await start(python, *options, session=session, log=log)
         try:
