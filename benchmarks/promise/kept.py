@@ -72,7 +72,12 @@ OWN: dict[str, Sequence[Path]] = {
     "dynamo": (BASELINES / "dynamo.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
     "tandem": TANDEM,
     "caught": (*TANDEM, BASELINES / "clairvoyant.py", HERE / "relay.py"),
-    "noticed": (*TANDEM, HERE / "present.py", HERE / "relay.py"),
+    "noticed": (
+        *TANDEM,
+        BASELINES / "clairvoyant.py",
+        HERE / "present.py",
+        HERE / "relay.py",
+    ),
 }
 
 

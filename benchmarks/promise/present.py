@@ -6,15 +6,13 @@ from math import ceil
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.baselines.clairvoyant import READY_MARGIN_S, TICK_S, WINDOW_S
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.policy import EPOCH_S, PolicyAnswer
 from tandem_operator.sim.traces.trace import Trace
 
-TICK_S = 2.0
-WINDOW_S = 8
 TREND_S = 60
 SHRINK_S = 60
-READY_MARGIN_S = 2
 PREFILL_UTILIZATION = 0.82
 DECODE_UTILIZATION = 0.9
 

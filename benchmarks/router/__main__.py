@@ -88,8 +88,8 @@ def measure(load: Load, target: Target, *, program: Path, cores: Cores) -> dict[
 
 def version_of(python: Path) -> str:
     """Return the version and the compiler of a Python."""
-    done = subprocess.run([python, "-c", "import sys; print(sys.version)"], stdout=-1, check=True)
-    return done.stdout.decode().strip().replace("\n", " ")
+    said = subprocess.check_output([python, "-c", "import sys; print(sys.version)"], text=True)
+    return said.strip().replace("\n", " ")
 
 
 def quantile(ordered: list[float], share: float) -> float:

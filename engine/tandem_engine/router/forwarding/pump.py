@@ -83,7 +83,7 @@ class Pump:
         try:
             self._told()
             # What came before is passed on, so nothing can overtake it.
-            self._answer.chunks = self._passed_on if self._write is not None else None
+            self._answer.chunks = self._passed_on
             piece: Piece | None = await woken
         finally:
             self._answer.told = self._answer.chunks = self._woken = None
@@ -107,38 +107,41 @@ class Pump:
 
     def _passed_on(self, chunks: bytes) -> bool:
         """Pass whole chunks of ordinary events on, and return whether they are that."""
-        woken, write = self._woken, self._write
-        if woken is None or woken.done() or write is None or not self._events.whole:
-            return False
-        before = self._count.output_tokens
-        events = self._count.ordinary(chunks, chunked=True)
-        if events is None:
+        woken = self._woken
+        if woken is None or woken.done():
             return False
         try:
-            self._sent(woken, fresh=self._count.output_tokens > before, behind=write(events))
+            return self._ordinary(woken, chunks, chunked=True)
         except Exception as error:
             woken.set_exception(error)
             del woken
-        return True
+            return True
 
     def _take(self, woken: "asyncio.Future[Piece | None]") -> None:
         """Pass arrived data on."""
         data = self._answer.take()
-        if not data:
+        if not data or self._ordinary(woken, data, chunked=False):
             return
-        if self._write is not None and self._events.whole:
-            before = self._count.output_tokens
-            events = self._count.ordinary(data)
-            if events is not None:
-                fresh = self._count.output_tokens > before
-                self._sent(woken, fresh=fresh, behind=self._write(events))
-                return
         piece = self._read(data)
         if piece.done or piece.broken is not None:
             woken.set_result(piece)
         else:
             behind = bool(piece.payloads) and self._sink.push(piece.payloads)
             self._sent(woken, fresh=piece.fresh, behind=behind)
+
+    def _ordinary(
+        self, woken: "asyncio.Future[Piece | None]", data: bytes, *, chunked: bool
+    ) -> bool:
+        """Pass data on that is whole ordinary events, and return whether it is."""
+        if self._write is None or not self._events.whole:
+            return False
+        before = self._count.output_tokens
+        events = self._count.ordinary(data, chunked=chunked)
+        if events is None:
+            return False
+        fresh = self._count.output_tokens > before
+        self._sent(woken, fresh=fresh, behind=self._write(events))
+        return True
 
     def _sent(self, woken: "asyncio.Future[Piece | None]", *, fresh: bool, behind: bool) -> None:
         """Record that a piece was sent to the client."""
