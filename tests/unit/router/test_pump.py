@@ -248,20 +248,29 @@ async def test_the_parser_gets_what_is_not_whole_chunks_of_ordinary_events(unlik
     task.cancel()
 
 
-async def test_the_parser_gets_a_chunk_that_the_last_bytes_began() -> None:
+# Each last part alone looks like a whole chunk of one ordinary event, and is none.
+FIRST, ALIKE = event(2), chunk(event(3))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"%x\r\n%b" % (len(FIRST) + len(ALIKE), FIRST), ALIKE],
+        [chunk(FIRST) + b"1", ALIKE],
+        [chunk(b": no event yet"), ALIKE],
+    ],
+    ids=["inside a chunk", "inside its head", "inside an event"],
+)
+async def test_the_parser_gets_what_only_looks_like_a_chunk(parts: list[bytes]) -> None:
     stream = Stream()
     task = await stream.begin()
     parser: Any = stream.answer._parser
     stream.answer._parser = parsed = ParsedBytes(parser)  # type: ignore[assignment]
-    # The second part alone looks like a chunk, and is the end of a longer one.
-    alike = chunk(event(2))
-    longer = chunk(b": " + alike)
-    at = longer.index(alike)
 
-    for part in (longer[:at], longer[at:-2], longer[-2:]):
+    for part in parts:
         stream.answer.feed(part)
 
-    assert parsed.count == len(longer)
+    assert parsed.count == sum(map(len, parts))
     task.cancel()
 
 
