@@ -104,6 +104,7 @@ def want(
         floors=floors,
         arrivals=arrivals,
         situation=situation,
+        attainment=spec.slo.attainment,
         idle=idle,
         tuning=tuning,
     )

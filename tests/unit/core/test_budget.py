@@ -279,6 +279,34 @@ def test_a_fleet_is_short_or_ample_once_late_requests_prove_it(
     assert spent(late_share).proof(0.95, since_s=-60 * minutes) is proof
 
 
+@pytest.mark.parametrize(
+    ("late", "burns"),
+    [
+        ((0, 0, 0), False),
+        ((900, 50, 50, 50), False),
+        ((0, 50, 60, 60), False),
+        ((0, 50, 70, 60), True),
+        ((0, 0, 0, 200), True),
+    ],
+)
+def test_the_latest_minutes_alone_say_whether_a_budget_burns(
+    late: tuple[int, ...], burns: bool
+) -> None:
+    minutes = ErrorBudget(
+        folded_s=0, finished=(1000,) * len(late), good=tuple(1000 - each for each in late)
+    )
+
+    assert minutes.burns(0.95) is burns
+
+
+def test_a_budget_burns_by_the_chance_of_its_own_objective() -> None:
+    few = ErrorBudget(folded_s=0, finished=(500, 500, 500), good=(500, 499, 498))
+
+    assert not few.burns(0.999)
+    assert replace(few, good=(499, 499, 498)).burns(0.999)
+    assert not ErrorBudget().burns(0.999)
+
+
 def test_a_late_request_or_two_prove_nothing() -> None:
     few = ErrorBudget(folded_s=0, finished=(4,) * 60, good=(4,) * 58 + (2, 4))
 

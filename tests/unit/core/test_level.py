@@ -9,6 +9,7 @@ from tandem_operator.core.objective.error_budget import Proof
 from tandem_operator.core.objective.insurance import (
     Cover,
     answers_drift,
+    has_risen,
     is_level,
     most_of,
     within_record,
@@ -85,6 +86,42 @@ def test_prompts_that_surely_changed_by_less_than_a_twentieth_are_level(
 def test_no_more_came_than_before_within_what_chance_adds(record: int, most: int) -> None:
     assert within_record(record, most)
     assert not within_record(record, most + 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "lasts_s", "risen"),
+    [
+        (1.5, 20, True),
+        (1.5, 5, False),
+        (1.15, 20, False),
+        (1.15, 60, True),
+        (1.1, 60, False),
+        (1.1, 180, True),
+        (0.5, 180, False),
+    ],
+)
+def test_a_smaller_rise_of_level_traffic_is_sure_after_a_longer_time(
+    more: float, lasts_s: int, risen: bool
+) -> None:
+    counts = [12.0] * 1000 + [more * 12.0] * lasts_s
+
+    assert has_risen(lived(LEVEL), counts) is risen
+
+
+def test_a_rise_is_no_news_where_counts_always_varied_as_much() -> None:
+    varied = replace(lived(LEVEL), requests=(120, 360) * 90)
+
+    assert has_risen(lived(LEVEL), [18.0] * 60)
+    assert not has_risen(varied, [18.0] * 60)
+
+
+def test_a_rise_needs_a_past_to_rise_above() -> None:
+    young = lived([(12.0, 340.0)])
+    unseen = replace(lived(LEVEL), requests=(UNKNOWN,) * 180)
+
+    assert not has_risen(young, [90.0] * 60)
+    assert not has_risen(unseen, [90.0] * 60)
+    assert has_risen(lived([(12.0, 360.0)]), [90.0] * 60)
 
 
 @pytest.mark.parametrize(("longer", "level"), [(1.0, True), (1.2, False), (0.8, False)])

@@ -63,6 +63,7 @@ def insured(
         floors={Role.PREFILL: seen} if seen > 1 else {},
         arrivals=arriving(rate),
         situation=known(feasible=True),
+        attainment=0.95,
         idle=idle,
     )
     assert plan is not None
@@ -112,6 +113,38 @@ def test_a_steady_fleet_lets_go_the_moment_that_load_is_above_the_record() -> No
     assert target(plan) == (9, 9)
 
 
+BURNING = ErrorBudget(folded_s=int(NOW_S), finished=(600,) * 3, good=(600, 540, 500))
+
+
+def test_a_fleet_that_makes_too_many_late_is_no_limit_any_more() -> None:
+    plan, _ = insured(replace(promised(), budget=BURNING), 9, rate=HIGH_RPS)
+
+    assert target(plan) == (9, 9)
+
+
+def test_requests_that_were_late_for_a_wake_leave_the_limit() -> None:
+    woken = replace(BURNING, woken=(0, 60, 100))
+
+    plan, _ = insured(replace(promised(), budget=woken), 9, rate=HIGH_RPS)
+
+    assert target(plan) == (5, 2)
+
+
+@pytest.mark.parametrize(("rate", "wanted"), [(12.0, (5, 2)), (14.0, (9, 9))])
+def test_level_traffic_that_rises_slowly_is_no_longer_limited(
+    rate: float, wanted: tuple[int, int]
+) -> None:
+    level = replace(STEADY, level_s=int(NOW_S) - 600)
+    history = lived([(12.0, 3600.0)])
+
+    plan, _ = insured(promised(level, history), 9, rate=rate)
+    changing, _ = insured(promised(STEADY, history), 9, rate=rate)
+
+    assert target(plan) == wanted
+    # Other traffic is limited up to its record.
+    assert target(changing) == (5, 2)
+
+
 def test_violations_move_a_steady_fleet_as_any_other() -> None:
     plan, _ = insured(promised(), 9, rate=HIGH_RPS, seen=7)
 
@@ -121,7 +154,7 @@ def test_violations_move_a_steady_fleet_as_any_other() -> None:
 def test_violations_move_a_fleet_for_level_traffic_too() -> None:
     level = replace(STEADY, level_s=int(NOW_S) - 600)
 
-    plan, _ = insured(promised(level), 9, rate=HIGH_RPS, seen=7)
+    plan, _ = insured(promised(level, lived([(HIGH_RPS, 3600.0)])), 9, rate=HIGH_RPS, seen=7)
 
     assert target(plan) == (7, 2)
 
@@ -155,6 +188,7 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
         floors={},
         arrivals=arriving(1.0),
         situation=None,
+        attainment=0.95,
         idle=False,
     )
 

@@ -6,8 +6,9 @@ from math import exp, sqrt
 
 from tandem_operator.core.forecast.backtest import Loss, Pending, Track, score
 from tandem_operator.core.forecast.change_point import last_step_s
+from tandem_operator.core.forecast.climb import Climb, climb_of
 from tandem_operator.core.forecast.distribution import Forecast, Level
-from tandem_operator.core.forecast.experts import EXPERTS, predict_all
+from tandem_operator.core.forecast.experts import CLIMB, EXPERTS, predict_all
 from tandem_operator.core.forecast.seasonality_of_hours import repeat
 from tandem_operator.core.forecast.seasonality_of_minutes import Season, season
 from tandem_operator.core.observe.arrivals import Arrivals
@@ -54,7 +55,8 @@ def forecast(
     }
     seen = {name: each for name, each in seasons.items() if each is not None and each.seen}
     predictions |= {name: list(each.rates_rps) for name, each in seen.items()}
-    weights = _weights(scored, predictions, seen, tuning=tuning)
+    climb = climb_of(counts if step_age_s is None else counts[-step_age_s:], tuning=tuning)
+    weights = _weights(scored, predictions, seen, climb=climb, tuning=tuning)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     levels = []
     means = [
@@ -134,9 +136,14 @@ def _weights(
     predictions: Mapping[str, Sequence[float]],
     seasons: Mapping[str, Season],
     *,
+    climb: Climb | None = None,
     tuning: Tuning = TUNING,
 ) -> dict[str, float]:
-    """Return the weight of each expert, from its losses and its first weight."""
+    """Return the weight of each expert, from its losses and its first weight.
+
+    Past losses say little about a climb that has just begun. So a certain one takes weight from the
+    experts without it, by its likelihood.
+    """
     trust, caution = tuning.forecast.scores_to_trust, tuning.forecast.season_caution_ratio
     scored = [loss for loss in track.losses.values() if loss.weight > 0.0]
     overall = sum(o.total for o in scored) / sum(o.weight for o in scored) if scored else 0.0
@@ -165,6 +172,11 @@ def _weights(
         name: _worth(name) * exp(-min(50.0, sharpness * (loss / least - 1.0)))
         for name, loss in losses.items()
     }
+    if climb is not None:
+        beyond = climb.certainty - tuning.forecast.climb_certain_variances
+        unlikely = exp(-min(50.0, 0.5 * max(0.0, beyond)))
+        for name in weights.keys() & EXPERTS.keys() - {CLIMB}:
+            weights[name] *= unlikely
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
 

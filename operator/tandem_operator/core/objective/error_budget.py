@@ -245,6 +245,13 @@ class ErrorBudget:
         share = max(numbers.least_allowed_share, numbers.rest_share + 1.0 - burnt)
         return (1.0 - attainment) * min(1.0, share)
 
+    def burns(self, attainment: float, *, tuning: Tuning = TUNING) -> bool:
+        """Return whether surely too many of the latest requests were late."""
+        numbers = tuning.objective
+        finished, good = self._ended(numbers.burning_s)
+        late, allowed = finished - good, (1.0 - attainment) * finished
+        return late > allowed + numbers.burning_deviations * sqrt(max(1.0, allowed))
+
     def proof(self, attainment: float, *, since_s: int | None, tuning: Tuning = TUNING) -> Proof:
         """Return the proof since then: surely too many late requests, or surely few."""
         numbers = tuning.objective

@@ -153,6 +153,27 @@ def _differ(
     )
 
 
+def has_risen(history: DemandHistory, counts: Sequence[float], *, tuning: Tuning = TUNING) -> bool:
+    """Return whether surely more requests came lately than in the last hour before.
+
+    `counts` are the requests per second. A single bucket shows a slow rise only late.
+    """
+    numbers = tuning.objective
+    longest = max(numbers.risen_s) // BUCKET_S
+    hour = history.requests[-(numbers.level_window_s // BUCKET_S) : -longest]
+    known = [count for count in hour if count != UNKNOWN]
+    if len(known) < longest:
+        return False
+    mean = fmean(known)
+    noise = max(mean, pvariance(known))
+    return any(
+        sum(counts[-size_s:]) - times * mean > numbers.peak_deviations * sqrt(times * noise)
+        for size_s in numbers.risen_s
+        for times in (size_s / BUCKET_S,)
+        if size_s <= len(counts)
+    )
+
+
 def within_record(record: int, requests: float, *, tuning: Tuning = TUNING) -> bool:
     """Return whether `requests` in one bucket are no more than ever before, apart from chance."""
     return requests <= record + tuning.objective.peak_deviations * sqrt(max(1.0, record))

@@ -10,7 +10,14 @@ from typing import Protocol
 
 from tandem_operator.core.objective.choose_insurance import cover_for
 from tandem_operator.core.objective.error_budget import ErrorBudget
-from tandem_operator.core.objective.insurance import Cover, Terms, answers_drift, is_level, most_of
+from tandem_operator.core.objective.insurance import (
+    Cover,
+    Terms,
+    answers_drift,
+    has_risen,
+    is_level,
+    most_of,
+)
 from tandem_operator.core.objective.usual_cost import Usual, as_usual, usual_of
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.observe.arrivals import Arrivals
@@ -143,12 +150,14 @@ class Promise:
         floors: Floors,
         arrivals: Arrivals,
         situation: Situation | None,
+        attainment: float,
         idle: bool,
         tuning: Tuning = TUNING,
     ) -> tuple[Plan | None, "Promise"]:
         """Return the plan with the insurance, and the promise with the needs without it.
 
         `planned` makes a plan under floors; `floors` are those of violations seen by now.
+        `attainment` is that of the SLO.
         """
         plan = planned(floors=floors)
         if plan is None:
@@ -164,15 +173,22 @@ class Promise:
                 if held.get(role, 1) > max(bare[role], floors.get(role, 1))
             }
             plan = replace(plan, held_for=held_for)
-        lately = sum(arrivals.counts[-BUCKET_S:])
         most = {}
-        if situation is not None:
+        if situation is not None and self._suffices(arrivals, attainment, tuning=tuning):
+            lately = sum(arrivals.counts[-BUCKET_S:])
             busy, tokens = situation.busy, situation.mean_tokens
             most = most_of(self.cover, lately, busy=busy, tokens=tokens, tuning=tuning)
         if most:
             allowed = {role: max(held.get(role, 1), n) for role, n in most.items()}
             plan = plan.each(partial(_no_more, most=allowed))
         return plan, noted
+
+    def _suffices(self, arrivals: Arrivals, attainment: float, *, tuning: Tuning = TUNING) -> bool:
+        """Return whether the insurance can also be a limit: traffic stays, and few are late."""
+        if self.budget.awake.burns(attainment, tuning=tuning):
+            return False
+        level = self.cover.level_s is not None
+        return not (level and has_risen(self.history, arrivals.counts, tuning=tuning))
 
 
 def _no_more(choice: Choice, *, most: Floors) -> Choice:

@@ -170,3 +170,15 @@ class ForecastTuning:
     repeat_latest_buckets: int = 3
     """The present difference from the last period is the mean over so many buckets. Chosen by
     hand."""
+
+    # Climbs
+
+    climb_window_s: int = 300
+    """The recent time in which a climb may have begun. Chosen by hand."""
+    climb_bin_s: int = 5
+    """Requests of so many seconds are counted together. Chosen by hand."""
+    climb_least_bins: int = 6
+    """A climb must have lasted for so many bins. Chosen by hand."""
+    climb_certain_variances: float = 16.0
+    """A climb is certain if it explains so many times the chance variance of one bin. The more it
+    explains beyond this, the less the experts without a climb count. Chosen by hand."""

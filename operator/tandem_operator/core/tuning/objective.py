@@ -45,6 +45,14 @@ class ObjectiveTuning:
     """A fleet is larger than needed if it surely uses less than this share of the allowed late
     requests. Chosen by hand."""
 
+    burning_s: float = 180.0
+    """The recent time whose late requests end the limit of an insurance. Its last minute is not
+    over, so two to three minutes count. Chosen by hand."""
+
+    burning_deviations: float = 2.0
+    """So many standard deviations more late requests than allowed end this limit. The plan must
+    also want more, so less proof is needed than for another insurance. Chosen by hand."""
+
     min_finished_requests: int = 20
     """A window with fewer ended requests gives no late share. Chosen by hand."""
 
@@ -75,6 +83,9 @@ class ObjectiveTuning:
 
     lately_s: int = 120
     """The recent time whose prompt tokens are compared with earlier ones. Chosen by hand."""
+
+    risen_s: tuple[int, ...] = (20, 60, 180)
+    """The recent times in which more requests than usual end level traffic. Chosen by hand."""
 
     drift_deviations: float = 4.0
     """A difference of more standard deviations than this is more than chance. Chosen by hand."""
