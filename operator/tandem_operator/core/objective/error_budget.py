@@ -250,7 +250,8 @@ class ErrorBudget:
         numbers = tuning.objective
         finished, good = self._ended(numbers.burning_s)
         late, allowed = finished - good, (1.0 - attainment) * finished
-        return late > allowed + numbers.burning_deviations * sqrt(max(1.0, allowed))
+        chance = numbers.chance_requests + numbers.burning_deviations * sqrt(allowed)
+        return late > allowed + chance
 
     def proof(self, attainment: float, *, since_s: int | None, tuning: Tuning = TUNING) -> Proof:
         """Return the proof since then: surely too many late requests, or surely few."""

@@ -167,7 +167,7 @@ def has_risen(history: DemandHistory, counts: Sequence[float], *, tuning: Tuning
     mean = fmean(known)
     noise = max(mean, pvariance(known))
     return any(
-        sum(counts[-size_s:]) - times * mean > numbers.peak_deviations * sqrt(times * noise)
+        sum(counts[-size_s:]) - times * mean > numbers.risen_deviations * sqrt(times * noise)
         for size_s in numbers.risen_s
         for times in (size_s / BUCKET_S,)
         if size_s <= len(counts)

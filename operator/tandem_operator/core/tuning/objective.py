@@ -49,9 +49,9 @@ class ObjectiveTuning:
     """The recent time whose late requests end the limit of an insurance. Its last minute is not
     over, so two to three minutes count. Chosen by hand."""
 
-    burning_deviations: float = 2.0
-    """So many standard deviations more late requests than allowed end this limit. The plan must
-    also want more, so less proof is needed than for another insurance. Chosen by hand."""
+    burning_deviations: float = 3.0
+    """So many standard deviations more late requests than allowed, and those of chance, end this
+    limit. Chosen by hand."""
 
     min_finished_requests: int = 20
     """A window with fewer ended requests gives no late share. Chosen by hand."""
@@ -85,7 +85,12 @@ class ObjectiveTuning:
     """The recent time whose prompt tokens are compared with earlier ones. Chosen by hand."""
 
     risen_s: tuple[int, ...] = (20, 60, 180)
-    """The recent times in which more requests than usual end level traffic. Chosen by hand."""
+    """The recent times in which more requests than usual end the limit of level traffic. Chosen by
+    hand."""
+
+    risen_deviations: float = 4.0
+    """A rise by so many standard deviations is more than chance. Three deviations came by chance in
+    two of four runs of Poisson traffic. Chosen by hand."""
 
     drift_deviations: float = 4.0
     """A difference of more standard deviations than this is more than chance. Chosen by hand."""
