@@ -309,7 +309,7 @@ async def test_what_is_no_json_is_no_whole_answer() -> None:
     with pytest.raises(UpstreamFailure):
         await sink.finish()
 
-    client.write.assert_not_called()
+    client.end.assert_not_called()
 
 
 @pytest.mark.parametrize("usage", [3, {"prompt_tokens": -1}, {"prompt_tokens": 10**400}])

@@ -19,6 +19,12 @@ class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
     """The client closed its connection, or the router gave it up."""
 
 
+class Answer(web.StreamResponse):
+    """An answer whose head waits for its first data, to leave in one write with it."""
+
+    _send_headers_immediately = False
+
+
 class Client:
     """Writes one answer.
 
@@ -50,7 +56,7 @@ class Client:
         self.stalled_s = 0.0
         self.ended = False
 
-    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+    async def write(self, response: Answer, data: bytes) -> None:
         """Send a part of the answer; return once the client has read most of the sent data.
 
         Raises `ClientGone`; so does `end`.
@@ -68,11 +74,8 @@ class Client:
 
         Raises `ClientGone`.
         """
-        transport = self._protocol.transport
-        if transport is None or transport.is_closing():
-            raise ClientGone
         # As aiohttp's writer does, without the steps that nothing needs here.
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._writer.chunked else data)
+        self._send(b"%x\r\n%b\r\n" % (len(data), data) if self._writer.chunked else data)
         return self._protocol.writing_paused
 
     async def taken(self) -> None:
@@ -80,11 +83,15 @@ class Client:
         if self._protocol.writing_paused:
             await self._taken()
 
-    async def end(self, response: web.StreamResponse) -> None:
-        """End the answer."""
+    async def end(self, response: Answer, data: bytes = b"") -> None:
+        """End the answer, after its last data if there is any."""
         try:
             if not response.prepared:
                 await self._open(response)
+                if data:
+                    await self._writer.write(data, drain=False)
+            elif data:
+                self._send_last(data)
             self._writer.set_eof()
             await response.write_eof()
         except OSError as error:
@@ -96,7 +103,21 @@ class Client:
         """Leave the client only a moment to read the rest."""
         self._until_s = asyncio.get_running_loop().time() + _LAST_WORDS_S
 
-    async def _open(self, response: web.StreamResponse) -> None:
+    def _send(self, data: bytes) -> None:
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise ClientGone
+        transport.write(data)
+
+    def _send_last(self, data: bytes) -> None:
+        """Send the last data and, in the same write, the end of all chunks."""
+        if self._writer.chunked:
+            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data)
+            # So aiohttp's writer adds no end of its own.
+            self._writer.chunked = False
+        self._send(data)
+
+    async def _open(self, response: Answer) -> None:
         if self._closing():
             response.force_close()
         await response.prepare(self._request)

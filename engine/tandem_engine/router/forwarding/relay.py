@@ -51,7 +51,7 @@ class Relay:
         going = _Going(flight, sink, watchdog, attempt.pod.health, clock)
         deadline_s = flight.deadline_s
         pump = Pump(upstream, count, sink, going.passed)
-        done = False
+        done, payloads = False, list[bytes]()
         early = None if own_until_s is None else Early(own_until_s)
         while not done:
             ordinary = early is None and timeline.first_token_s is not None
@@ -64,7 +64,7 @@ class Relay:
                 payloads, early = early.passed_on(payloads, token=piece.fresh or done, now=clock())
             # Until the client has taken it nothing is the engine's silence; the sink bounds that.
             watchdog.move(deadline_s + going.idle_s)
-            if payloads:
+            if payloads and not (done and piece.broken is None):
                 await sink.send(payloads)
             elif piece.passed_on:
                 await sink.taken()
@@ -81,7 +81,8 @@ class Relay:
                 watchdog.move(until_s if early is None else min(until_s, early.until_s))
             elif not done:
                 going.alive(clock())
-        answer = await sink.finish()
+        # The last events leave in one write with the end of the answer.
+        answer = await sink.finish(payloads)
         flight.ending = Ending.ANSWERED
         self.fleet.ejection.well(attempt)
         cleared = self.killers.answered(flight.call, credentials=flight.credentials)

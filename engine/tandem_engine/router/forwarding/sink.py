@@ -1,12 +1,12 @@
 """The destination of an answer: a streaming client, or one whole document."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from aiohttp import web
 
-from tandem_engine.router.forwarding.client_stream import Client
+from tandem_engine.router.forwarding.client_stream import Answer, Client
 from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure
 from tandem_engine.router.openai.answers import NAMED, assembly_of
 from tandem_engine.router.openai.call import Call
@@ -48,8 +48,8 @@ class Sink(Protocol):
     async def taken(self) -> None:
         """Wait until the client has read most of the sent data; raises `ClientGone`."""
 
-    async def finish(self) -> web.StreamResponse:
-        """End the answer with success."""
+    async def finish(self, payloads: Sequence[bytes] = ()) -> web.StreamResponse:
+        """End the answer with success, after its last payloads."""
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
         """End an answer that had begun with an error."""
@@ -60,7 +60,7 @@ class StreamSink:
 
     def __init__(self, client: Client, headers: dict[str, str]) -> None:
         self._client = client
-        self._response = web.StreamResponse(
+        self._response = Answer(
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
                 "Cache-Control": "no-cache",
@@ -96,12 +96,12 @@ class StreamSink:
         """Wait for the client."""
         await self._client.taken()
 
-    def _framed(self, payloads: list[bytes]) -> bytes:
+    def _framed(self, payloads: Sequence[bytes]) -> bytes:
         return b"".join([b"data: %b\n\n" % payload for payload in payloads])
 
-    async def finish(self) -> web.StreamResponse:
+    async def finish(self, payloads: Sequence[bytes] = ()) -> web.StreamResponse:
         """Close the stream."""
-        await self._client.end(self._response)
+        await self._client.end(self._response, self._framed(payloads))
         return self._response
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
@@ -127,7 +127,7 @@ class NamedStreamSink(StreamSink):
     def write(self) -> None:
         """Return `None`: this sink counts each event."""
 
-    def _framed(self, payloads: list[bytes]) -> bytes:
+    def _framed(self, payloads: Sequence[bytes]) -> bytes:
         data = b"".join(payloads)
         self._sent += data.count(_END_OF_EVENT)
         return data
@@ -142,7 +142,7 @@ class AnswerSink:
     def __init__(self, client: Client, call: Call, headers: dict[str, str]) -> None:
         self._client = client
         self._assembly = assembly_of(call)
-        self._response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
+        self._response = Answer(headers={"Content-Type": "application/json", **headers})
         self.begun = False
         self.stalled_s = 0.0
 
@@ -150,7 +150,7 @@ class AnswerSink:
         """Take chunks."""
         self.push(payloads)
 
-    def push(self, payloads: list[bytes]) -> bool:
+    def push(self, payloads: Sequence[bytes]) -> bool:
         """Take chunks."""
         self.begun = True
         try:
@@ -167,18 +167,18 @@ class AnswerSink:
     async def taken(self) -> None:
         """Return at once: nothing is sent before the answer is complete."""
 
-    def _documents(self, payloads: list[bytes]) -> Iterable[bytes]:
+    def _documents(self, payloads: Sequence[bytes]) -> Iterable[bytes]:
         return (payload for payload in payloads if payload != b"[DONE]")
 
-    async def finish(self) -> web.StreamResponse:
+    async def finish(self, payloads: Sequence[bytes] = ()) -> web.StreamResponse:
         """Write the whole answer, without waiting for the end of the engine's stream."""
+        self.push(payloads)
         try:
             body = json.dumps(self._assembly.answer(), allow_nan=False).encode()
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
         self._response.content_length = len(body)
-        await self._client.write(self._response, body)
-        await self._client.end(self._response)
+        await self._client.end(self._response, body)
         return self._response
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
@@ -197,7 +197,7 @@ class AnswerSink:
 class NamedAnswerSink(AnswerSink):
     """Collects events with their frames."""
 
-    def _documents(self, payloads: list[bytes]) -> Iterable[bytes]:
+    def _documents(self, payloads: Sequence[bytes]) -> Iterable[bytes]:
         return Events().feed(b"".join(payloads))
 
 
