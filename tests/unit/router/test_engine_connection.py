@@ -10,6 +10,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
+from tandem_engine.router.forwarding.alarms import Alarms
 from tandem_engine.router.forwarding.engine_answer import AnswerCut, EngineAnswer
 from tandem_engine.router.forwarding.engine_connection import EngineConnections, Unreachable
 from tandem_engine.router.forwarding.upstream import Upstream
@@ -62,7 +63,7 @@ def says(*pieces: bytes, close: bool = False) -> Act:
 async def engine(
     *acts: Act,
 ) -> AsyncIterator[tuple[Engine, Callable[..., Awaitable[EngineAnswer]]]]:
-    one, connections = Engine(list(acts)), EngineConnections({"Accept": "*/*"})
+    one, connections = Engine(list(acts)), EngineConnections({"Accept": "*/*"}, Alarms())
     server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
     one.port = server.sockets[0].getsockname()[1]
 
@@ -291,14 +292,14 @@ async def test_an_engine_that_is_not_there_cannot_have_seen_the_request() -> Non
     async with engine() as (seen, _):
         pass
     with pytest.raises(Unreachable):
-        await EngineConnections({}).post(
+        await EngineConnections({}, Alarms()).post(
             ("127.0.0.1", seen.port), "/", body=b"", headers={}, connect_s=5
         )
 
 
 async def test_no_header_can_begin_another() -> None:
     with pytest.raises(ValueError, match="line break"):
-        await EngineConnections({}).post(
+        await EngineConnections({}, Alarms()).post(
             ("127.0.0.1", 1), "/", body=b"", headers={"X-Request-Id": "a\r\nX: y"}, connect_s=5
         )
 

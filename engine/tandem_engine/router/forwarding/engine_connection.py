@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import cast
 
+from tandem_engine.router.forwarding.alarms import Alarm, Alarms
 from tandem_engine.router.forwarding.engine_answer import EngineAnswer
 from tandem_engine.router.forwarding.untaken import untaken_bytes
 
@@ -28,7 +29,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, pool: "EngineConnections", address: Address) -> None:
         self._pool = pool
         self._answer: EngineAnswer | None = None
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: Alarm | None = None
         self._transport: asyncio.Transport
         self.address = address
 
@@ -71,7 +72,7 @@ class _Connection(asyncio.Protocol):
 
     def _busy(self) -> None:
         if self._expiry is not None:
-            self._expiry.cancel()
+            self._pool.alarms.cancel(self._expiry)
             self._expiry = None
             self._pool.taken(self)
 
@@ -83,7 +84,8 @@ class _Connection(asyncio.Protocol):
         clean = answer.keep and answer.at_end and self.usable
         # An engine may answer before it has read a request, and it need never read the rest.
         if clean and not untaken_bytes(self._transport):
-            self._expiry = asyncio.get_running_loop().call_later(_KEEPALIVE_S, self.close)
+            expires_s = asyncio.get_running_loop().time() + _KEEPALIVE_S
+            self._expiry = self._pool.alarms.set(expires_s, self.close)
             self._pool.idle.setdefault(self.address, {})[self] = None
         else:
             self.close()
@@ -93,12 +95,14 @@ class EngineConnections:
     """Sends requests to engines, with common headers and those of each request.
 
     Attributes:
+        alarms: when idle connections are closed.
         idle: connections without a request, by address, the last used one last.
         open: all connections.
     """
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, str], alarms: Alarms) -> None:
         self._headers = _lines(headers)
+        self.alarms = alarms
         self.idle: dict[Address, dict[_Connection, None]] = {}
         self.open: set[_Connection] = set()
 

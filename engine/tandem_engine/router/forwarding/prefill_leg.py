@@ -1,6 +1,5 @@
 """Runs the prefill leg of a request: at most two pods, then a decode pod serves it whole."""
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tandem_engine.router.forwarding.upstream import (
     Upstream,
     UpstreamFailure,
 )
+from tandem_engine.router.forwarding.watchdog import Watchdog
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.prefill_answer import PrefillAnswer
 from tandem_engine.router.pods.fleet import EnginePods
@@ -126,8 +126,9 @@ class PrefillLeg:
         unanswered, computed = True, False
         self.accounts.ledger.leg_began(pod)
         try:
-            async with asyncio.timeout_at(min(started + timeouts.prefill_s, by_s)) as leg:
-                attempt.give_up = lambda: _end(leg)
+            until_s = min(started + timeouts.prefill_s, by_s)
+            with Watchdog(self.upstream.alarms, until_s) as watchdog:
+                attempt.give_up = watchdog.end
                 answer = await self.upstream.prefill(
                     pod,
                     kind=flight.call.kind,
@@ -187,11 +188,3 @@ class PrefillLeg:
         # Its decode pods were found to bear the request; another revision's were not asked.
         same = [other for other in others if other.endpoint.revision == pod.endpoint.revision]
         return least_loaded(same or others)
-
-
-def _end(leg: asyncio.Timeout) -> bool:
-    """End a wait as if its time were over; return whether it was still running."""
-    if leg.expired():
-        return False
-    leg.reschedule(asyncio.get_running_loop().time())
-    return True

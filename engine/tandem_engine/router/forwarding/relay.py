@@ -89,8 +89,8 @@ class Relay:
         if cleared is not None:
             self.peers.tell_answered(cleared)
         # The end of the body frees the connection for the next request.
-        watchdog.move(clock() + 2 * _AFTER_DONE_S)
         if not upstream.at_end:
+            watchdog.move(clock() + 2 * _AFTER_DONE_S)
             with contextlib.suppress(UpstreamFailure, TimeoutError):
                 async with asyncio.timeout(_AFTER_DONE_S):
                     await following(upstream)

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from tandem_engine.router.forwarding.alarms import Alarms
 from tandem_engine.router.forwarding.engine_answer import AnswerCut, EngineAnswer
 from tandem_engine.router.forwarding.engine_connection import EngineConnections, Unreachable
 from tandem_engine.router.openai.endpoints import EndpointKind
@@ -68,13 +69,17 @@ class Upstream:
 
     Args:
         key: the key of the pool's engines; `None`: they need none.
+
+    Attributes:
+        alarms: the deadlines of waits for engines.
     """
 
     def __init__(self, *, key: str | None = None) -> None:
         headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        self._connections = EngineConnections({"Accept": "*/*", **headers})
+        self.alarms = Alarms()
+        self._connections = EngineConnections({"Accept": "*/*", **headers}, self.alarms)
         # For reads of engines besides requests, every few seconds.
         self._session = aiohttp.ClientSession(
             # No cookie of an engine goes out with the next request.
