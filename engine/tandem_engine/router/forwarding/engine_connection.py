@@ -14,6 +14,8 @@ from tandem_engine.router.forwarding.untaken import untaken_bytes
 
 # Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
 _KEEPALIVE_S = 3.0
+# The kernel of an engine's machine takes so much, whether or not the engine reads it.
+_SURELY_TAKEN_BYTES = 16 * 1024
 _ENDS_A_HEADER = frozenset("\r\n\0")
 
 Address = tuple[str, int]
@@ -30,6 +32,7 @@ class _Connection(asyncio.Protocol):
         self._pool = pool
         self._answer: EngineAnswer | None = None
         self._expiry: Alarm | None = None
+        self._request_bytes = 0
         self._transport: asyncio.Transport
         self.address = address
 
@@ -62,6 +65,7 @@ class _Connection(asyncio.Protocol):
     def ask(self, request: bytes) -> EngineAnswer:
         """Send a request."""
         self._busy()
+        self._request_bytes = len(request)
         answer = self._answer = EngineAnswer(self._transport, self._over)
         self._transport.write(request)
         return answer
@@ -83,7 +87,8 @@ class _Connection(asyncio.Protocol):
         self._answer = None
         clean = answer.keep and answer.at_end and self.usable
         # An engine may answer before it has read a request, and it need never read the rest.
-        if clean and not untaken_bytes(self._transport):
+        taken = self._request_bytes <= _SURELY_TAKEN_BYTES or not untaken_bytes(self._transport)
+        if clean and taken:
             expires_s = asyncio.get_running_loop().time() + _KEEPALIVE_S
             self._expiry = self._pool.alarms.set(expires_s, self.close)
             self._pool.idle.setdefault(self.address, {})[self] = None

@@ -46,13 +46,15 @@ class PrefixMarks:
             text = _rendered(body)
         except OverflowError:
             return b"", 0.0
-        mark = self._hash(_texts([body.get(name) for name in _APART]))
+        if len(text) < CHUNK_BYTES:
+            return b"", 0.0
         marks = bytearray()
+        mark = self._hash(_texts([body.get(name) for name in _APART]))
         ends = range(CHUNK_BYTES, min(len(text), MOST_CHUNKS * CHUNK_BYTES) + 1, CHUNK_BYTES)
         for end in ends:
             mark = self._hash(mark + text[end - CHUNK_BYTES : end])
             marks += mark
-        return bytes(marks), CHUNK_BYTES / max(CHUNK_BYTES, len(text))
+        return bytes(marks), CHUNK_BYTES / len(text)
 
     def _hash(self, data: bytes) -> bytes:
         # What is cut off is what it would take to go on from it without the key.
