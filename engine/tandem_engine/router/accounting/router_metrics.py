@@ -1,5 +1,6 @@
 """The router's Prometheus metrics, with the same buckets for every pool, so that sums are valid."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -26,6 +27,16 @@ def log_spaced_buckets() -> tuple[float, ...]:
     return tuple(round(edge, 6) for edge in edges)
 
 
+class Times(Histogram):
+    """A histogram of many buckets: the client library looks through them one by one."""
+
+    def observe(self, amount: float, exemplar: Mapping[str, str] | None = None) -> None:
+        """Count one time; this histogram has no exemplars."""
+        del exemplar
+        self._sum.inc(amount)
+        self._buckets[bisect_left(self._upper_bounds, amount)].inc(1)
+
+
 _EVERYWHERE = tuple(cause for cause in Cause if cause is not Cause.WAKE)
 
 
@@ -48,19 +59,19 @@ class RouterMetrics:
             ["result", "prompt_bucket"],
             registry=registry,
         )
-        self.ttft = Histogram(
+        self.ttft = Times(
             TTFT_METRIC,
             "From whole request to first token sent.",
             buckets=buckets,
             registry=registry,
         )
-        self.tpot = Histogram(
+        self.tpot = Times(
             TPOT_METRIC,
             "Time per output token after the first.",
             buckets=buckets,
             registry=registry,
         )
-        self.ttft_part = Histogram(
+        self.ttft_part = Times(
             "tandem_router_ttft_part_seconds",
             "Parts of TTFT; they sum to it.",
             ["part"],
@@ -199,8 +210,9 @@ class RouterMetrics:
         for how in Lost:
             self.kv_expired.labels(how.value)
         # To look a child up takes longer than to count with it.
+        self._judged: dict[tuple[str, int], Counter] = {}
         self._ended = {outcome: self.requests.labels(outcome.value) for outcome in Outcome}
-        self.parts: dict[Cause, Histogram] = {
+        self.parts: dict[Cause, Times] = {
             cause: self.ttft_part.labels(cause.value)
             for cause in _EVERYWHERE
             if cause not in (Cause.DECODE_STEP, Cause.ERROR)
@@ -265,7 +277,11 @@ class RouterMetrics:
         if outcome is Outcome.GONE or not guaranteed:
             return
         result = "good" if outcome is Outcome.GOOD else "violated"
-        self.slo_requests.labels(result, _bucket_label(prompt_tokens)).inc()
+        key = result, prompt_bucket(prompt_tokens)
+        judged = self._judged.get(key)
+        if judged is None:
+            judged = self._judged[key] = self.slo_requests.labels(result, _bucket_label(key[1]))
+        judged.inc()
         if cause is not None:
             self.blame.labels(cause.value).inc()
         if verdict.ttft_s is not None:
@@ -301,6 +317,5 @@ class RouterMetrics:
             self.parts[cause].observe(value)
 
 
-def _bucket_label(prompt_tokens: int) -> str:
-    bucket = prompt_bucket(prompt_tokens)
+def _bucket_label(bucket: int) -> str:
     return str(BUCKET_EDGES_TOKENS[bucket]) if bucket < len(BUCKET_EDGES_TOKENS) else "+Inf"
