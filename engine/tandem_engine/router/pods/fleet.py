@@ -31,6 +31,7 @@ class EnginePods:
         self._listeners: list[Callable[[], None]] = []
         self._mourners: list[Callable[[Pod], None]] = []
         self._change: asyncio.Future[None] | None = None
+        self._usable: dict[Role, list[Pod]] = {}
         self._without_decode = Stopwatch()
         self._without_decode.turn(on=True, now=clock())
         self._at_zero = Stopwatch()
@@ -95,6 +96,7 @@ class EnginePods:
     def freeze(self, pod: Pod) -> None:
         """Send nothing to `pod`, which does not answer at all, and end its waiting requests."""
         pod.doubted = False
+        self._usable.clear()
         self.ejection.eject(pod, Why.SILENT)
         pod.health.give_up()
 
@@ -125,14 +127,17 @@ class EnginePods:
         self.announce()
 
     def usable(self, role: Role, *, revisions: Collection[str] | None = None) -> list[Pod]:
-        """Return the pods of `role` that can take new work."""
-        return [
-            pod
-            for pod in self._pods.values()
-            if pod.endpoint.role is role
-            and pod.usable
-            and (revisions is None or pod.endpoint.revision in revisions)
-        ]
+        """Return the pods of `role` that can take new work, as a list to read."""
+        pods = self._usable.get(role)
+        if pods is None:
+            known = [pod for pod in self._pods.values() if pod.endpoint.role is role]
+            pods = [pod for pod in known if pod.usable]
+            # Of a pod on trial this can change without an announcement.
+            if all(pod.health.state is not State.TRIAL for pod in known):
+                self._usable[role] = pods
+        if revisions is None:
+            return pods
+        return [pod for pod in pods if pod.endpoint.revision in revisions]
 
     def revisions(self, role: Role) -> set[str]:
         """Return the revisions that have a usable pod of `role`."""
@@ -158,6 +163,7 @@ class EnginePods:
         return self._at_zero.total_s(now)
 
     def _put(self, endpoint: Endpoint) -> None:
+        self._usable.clear()
         pod = self._pods.get(endpoint.name)
         if pod is not None and (pod.endpoint.host, pod.endpoint.port) == (
             endpoint.host,
@@ -175,6 +181,7 @@ class EnginePods:
             self._pods[endpoint.name] = Pod(endpoint)
 
     def _drop(self, name: str) -> None:
+        self._usable.clear()
         pod = self._pods.pop(name)
         self._mourn(pod)
         pod.endpoint = Endpoint(
@@ -193,6 +200,7 @@ class EnginePods:
 
     def announce(self) -> None:
         """Wake all waiters for a change."""
+        self._usable.clear()
         now, serves = self._clock(), bool(self.usable(Role.DECODE))
         self._without_decode.turn(on=not serves, now=now)
         if serves:
