@@ -58,6 +58,10 @@ class ClassQueue(Generic[W]):
             return self._spare.serve(turn)
         return self._tiers[rank].serve(turn)
 
+    def pass_by(self, turn: Turn[W]) -> int:
+        """Count a request of the first rank that leaves as it comes; return the tokens counted."""
+        return self._tiers[FIRST].pass_by(turn)
+
     def reconsider(self, now: float) -> None:
         """Check late requests again if their bound has not passed yet."""
         for tier in self._guaranteed:

@@ -76,6 +76,14 @@ class FairQueue(Generic[W]):
         self._shares.serve(turn.waiter.tenant, tokens, waiting=self._lines.keys())
         return tokens
 
+    def pass_by(self, turn: Turn[W]) -> int:
+        """Count a request that leaves as it comes, as if it had been added; return its tokens."""
+        name, tokens = turn.waiter.tenant.name, turn.decode_load.tokens
+        if name not in self._lines:
+            self._shares.came(name)
+        self._shares.serve(turn.waiter.tenant, tokens, waiting={name, *self._lines})
+        return tokens
+
     def reconsider(self, now: float) -> None:
         """Check late requests again if their bound has not passed yet."""
         for line in self._lines.values():

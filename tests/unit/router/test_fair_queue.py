@@ -3,8 +3,8 @@
 import pytest
 
 from tandem_routing.class_queue import ClassQueue
-from tandem_routing.deadline_queue import Prospect
-from tandem_routing.rank import FIRST, Rank
+from tandem_routing.deadline_queue import Prospect, turn_of
+from tandem_routing.rank import FIRST, Rank, RankedShares
 from tandem_routing.tenant_shares import AHEAD_REQUESTS, MOST_TENANTS, Tenant, TenantShares
 from tests.unit.router.waiter import Waiter, queue_of
 
@@ -53,6 +53,22 @@ def test_a_tenant_that_comes_to_a_flood_waits_for_no_more_than_one_request() -> 
     queue.add(waiter(QUIET, 9.0))
 
     assert "quiet" in tenants_served(queue, 2)
+
+
+def test_one_that_passes_by_counts_as_one_that_waited() -> None:
+    waited, passed = RankedShares(), RankedShares()
+    line, nobody = ClassQueue[Waiter](waited), ClassQueue[Waiter](passed)
+
+    for tenant, tokens in ((FLOOD, 500), (FLOOD, 20), (HEAVY, 900), (QUIET, 50), (FLOOD, 70)):
+        line.add(waiter(tenant, 50.0, tokens=tokens))
+        serve(line)
+        nobody.pass_by(turn_of(waiter(tenant, 50.0, tokens=tokens)))
+
+    for tenant in (FLOOD, QUIET, HEAVY):
+        served = waited.of(FIRST).served(tenant.name)
+        assert passed.of(FIRST).served(tenant.name) == served > 0
+    assert passed.of(FIRST).ahead == waited.of(FIRST).ahead
+    assert not len(nobody)
 
 
 def test_time_without_requests_gives_no_credit() -> None:

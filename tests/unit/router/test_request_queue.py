@@ -5,7 +5,6 @@ import contextlib
 import gc
 import json
 import weakref
-from contextlib import ExitStack
 
 import pytest
 
@@ -575,13 +574,15 @@ async def test_a_place_is_given_back_once_however_its_request_ends(left_before: 
     coming: list[asyncio.Task[PrefillPlacement]] = []
 
     async def fail() -> None:
-        with ExitStack() as held:
-            placement = await desk.waiting.place(desk.waiter(9.0, Expected()), held)
+        placement = await desk.waiting.admit(desk.waiter(9.0, Expected()))
+        try:
             coming.append(asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected()))))
             await asyncio.sleep(0)
             if left_before:
                 desk.waiting.places.left_prefill(placement)
             raise ZeroDivisionError
+        finally:
+            desk.waiting.places.give_back(placement)
 
     with pytest.raises(ZeroDivisionError):
         await fail()
@@ -595,9 +596,11 @@ async def test_a_request_that_is_cancelled_in_its_place_leaves_none_taken() -> N
     [pod] = desk.fleet.usable(Role.PREFILL)
 
     async def stay() -> None:
-        with ExitStack() as held:
-            await desk.waiting.place(desk.waiter(9.0, Expected()), held)
+        placement = await desk.waiting.admit(desk.waiter(9.0, Expected()))
+        try:
             await asyncio.Event().wait()
+        finally:
+            desk.waiting.places.give_back(placement)
 
     task = asyncio.create_task(stay())
     await asyncio.sleep(0.01)

@@ -4,7 +4,6 @@ KV blocks are used no longer than their lease: then the request goes through the
 anew.
 """
 
-import contextlib
 import math
 from collections.abc import Callable
 
@@ -86,12 +85,21 @@ class Forwarder:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
         self._failures.refuse_killer(flight)
         while True:
-            with contextlib.ExitStack() as held:
-                placement = flight.placement = await self._queue(flight, held)
+            waiter = self._waiter(flight)
+            try:
+                placement = flight.placement = await self._queue(flight, waiter)
                 try:
+                    # Copies of it may have ended engines while it waited.
+                    self._failures.refuse_killer(flight)
                     return await self._legs(flight, sink, placement)
                 except LeaseOver as over:
                     self._anew(flight, over)
+                finally:
+                    self._leave(flight, waiter, placement)
+            finally:
+                if waiter.slo_class is not None:
+                    first_token_s = flight.timeline.first_token_s
+                    self._waiting.ended(waiter, first_token_s=first_token_s)
 
     async def _legs(
         self, flight: Flight, sink: Sink, placement: PrefillPlacement
@@ -124,8 +132,7 @@ class Forwarder:
         timeline.prefill_started, timeline.prefill_ended_s = False, None
         timeline.transfer_s = None
 
-    async def _queue(self, flight: Flight, held: contextlib.ExitStack) -> PrefillPlacement:
-        """Return a place, which is given back when `held` ends."""
+    def _waiter(self, flight: Flight) -> Waiter:
         call = flight.call
         prefix, caches = flight.prefix(), self._waiting.caches
         wake_s = self._hold_for_wake(flight)
@@ -145,16 +152,18 @@ class Forwarder:
             waiter.rank = Rank.of(guaranteed=of.guaranteed, priority=of.priority)
             # One that lost its lease has cost a prefill already.
             waiter.refuse_late = of.refuse_late and of.guaranteed and not flight.leases_lost
-            held.callback(self._learn, waiter, flight)
+        return waiter
+
+    async def _queue(self, flight: Flight, waiter: Waiter) -> PrefillPlacement:
+        """Return a place, which the caller gives back."""
+        wake_s = waiter.wake_s
         held_s, at_zero_s = self._without_decode_s(), self._fleet.at_zero_s(self._clock())
         try:
             stage = Stage.PREFILL if waiter.split else Stage.WHOLE
-            placement = await self._waiting.place(
+            placement = await self._waiting.admit(
                 waiter,
-                held,
                 by_s=lambda: self._learned.begin_by_s(flight, stage=stage, now=self._clock()),
             )
-            held.callback(self._settle, waiter, flight)
         except QueueFull as full:
             flight.ending = Ending.SHED
             if full.at_once and flight.timeline.dispatched_s is None:
@@ -177,15 +186,14 @@ class Forwarder:
             flight.timeline.wake_s += waked_s
             flight.timeline.held_s += max(0.0, self._without_decode_s() - held_s - waked_s)
         flight.timeline.dispatched_s = self._clock()
-        # Copies of it may have ended engines while it waited.
-        self._failures.refuse_killer(flight)
         return placement
 
-    def _learn(self, waiter: Waiter, flight: Flight) -> None:
-        self._waiting.ended(waiter, first_token_s=flight.timeline.first_token_s)
-
-    def _settle(self, waiter: Waiter, flight: Flight) -> None:
-        self._waiting.settle(waiter, used_tokens=flight.used_tokens)
+    def _leave(self, flight: Flight, waiter: Waiter, placement: PrefillPlacement) -> None:
+        """Give back what is left of a place, come what may."""
+        try:
+            self._waiting.settle(waiter, used_tokens=flight.used_tokens)
+        finally:
+            self._waiting.places.give_back(placement)
 
     def _waits_as_others(self, flight: Flight, wake_s: float) -> None:
         """Count all of a request's wait, however short, as what the queue waits for."""

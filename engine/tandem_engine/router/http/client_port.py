@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http import HTTPStatus
 
 from aiohttp import web
@@ -210,8 +209,11 @@ class ClientServer:
             settings = self._settings_in_force()
             if self.closed:
                 raise shutting_down()
-            with self._inside():
+            self._enter()
+            try:
                 return await self._tokenizer_calls.answer(request, asked, settings)
+            finally:
+                self._leave()
         name = path.removeprefix(MODELS + "/")
         if path == MODELS or (name and name != path):
             only(request, "GET")
@@ -241,20 +243,22 @@ class ClientServer:
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
-        with self._inside(), self.bodies.body() as body:
-            return await self._accepted(request, kind, settings, body)
+        self._enter()
+        try:
+            with self.bodies.body() as body:
+                return await self._accepted(request, kind, settings, body)
+        finally:
+            self._leave()
 
-    @contextmanager
-    def _inside(self) -> Iterator[None]:
-        """Count a request that a drain waits for."""
+    def _enter(self) -> None:
+        """Count a request that a drain waits for, until it leaves."""
         self._requests += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._requests -= 1
-            if not self._requests:
-                self._idle.set()
+
+    def _leave(self) -> None:
+        self._requests -= 1
+        if not self._requests:
+            self._idle.set()
 
     async def _accepted(
         self, request: web.BaseRequest, kind: EndpointKind, settings: RouterSettings, body: Body

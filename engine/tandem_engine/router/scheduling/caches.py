@@ -20,6 +20,7 @@ class PrefillCaches(PrefixIndex[Pod]):
         super().__init__()
         self._tell = tell
         self._in_use = True
+        self._heard: RouterSettings | None = None
 
     def sent(self, pod: Pod, prefix: Prefix) -> None:
         """Record that `pod` was sent a prompt."""
@@ -44,6 +45,9 @@ class PrefillCaches(PrefixIndex[Pod]):
 
         Both roles have the same engines, unless a pool says otherwise.
         """
+        if settings is self._heard:
+            return
+        self._heard = settings
         self._in_use = settings.prefix_placement
         if not self._in_use:
             self.forget_all()

@@ -38,6 +38,11 @@ class Lines:
         waiter.counted_tokens = self._line_of(waiter).serve(turn)
         self.remove(waiter)
 
+    def pass_by(self, turn: Turn[Waiter]) -> None:
+        """Count one in the share of its tenant that gets its place without a wait."""
+        waiter = turn.waiter
+        waiter.counted_tokens = self._line_of(waiter).pass_by(turn)
+
     def settle(self, waiter: Waiter, *, used_tokens: int) -> None:
         """Count one that has ended by what it used, no more by what was expected of it."""
         self._shares.settle(

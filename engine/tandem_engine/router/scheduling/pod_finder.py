@@ -24,11 +24,13 @@ class QueueLook:
     """What one look at the queue goes by.
 
     Attributes:
-        prefill: usable prefill pods that have a decode pod to pair with.
+        known: usable prefill pods.
+        prefill: those of them that have a decode pod to pair with.
         alone: why nobody uses a prefill pod, if so.
         decode_pods, decode: usable decode pods, all of them and by revision.
     """
 
+    known: Sequence[Pod]
     prefill: Sequence[Pod]
     alone: DecodeOnly | None
     decode_pods: Sequence[Pod]
@@ -43,12 +45,24 @@ class QueueLook:
             decode[pod.endpoint.revision].append(pod)
         if not pods:
             return None
-        prefill = fleet.usable(Role.PREFILL, revisions=decode)
+        known = fleet.usable(Role.PREFILL)
+        prefill = [pod for pod in known if pod.endpoint.revision in decode]
         alone: DecodeOnly | None = None
         if not prefill and not fleet.doubtful(Role.PREFILL, revisions=decode):
-            known = fleet.usable(Role.PREFILL)
             alone = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
-        return cls(prefill, alone, pods, decode, settings)
+        return cls(known, prefill, alone, pods, decode, settings)
+
+    def still_holds(self, fleet: EnginePods, settings: RouterSettings) -> bool:
+        """Return whether it is what `at` would return now; a fleet keeps its lists until a change.
+
+        Pods in doubt count where none is usable.
+        """
+        return (
+            bool(self.prefill)
+            and settings is self.settings
+            and self.decode_pods is fleet.usable(Role.DECODE)
+            and self.known is fleet.usable(Role.PREFILL)
+        )
 
     def reason(self, waiter: Waiter) -> DecodeOnly | None:
         """Return why a request uses no prefill pod; `None`: it uses one."""

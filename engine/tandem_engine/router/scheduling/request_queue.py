@@ -10,7 +10,6 @@ request, hears nothing of it.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tandem_contracts.router_settings import RouterSettings
@@ -92,6 +91,7 @@ class RequestQueue:
         self._alive: dict[Waiter, None] = {}
         self._held = Stopwatch()
         self._waking = False
+        self._look: QueueLook | None = None
         self._again: asyncio.TimerHandle | None = None
         fleet.listen_for_ends(self.caches.forget)
         fleet.listen(self.pump)
@@ -115,21 +115,10 @@ class RequestQueue:
         """Return for how long, in all, decode pods held requests back."""
         return self._held.total_s(now)
 
-    async def place(
-        self, waiter: Waiter, held: ExitStack, *, by_s: Callable[[], float] | None = None
-    ) -> PrefillPlacement:
-        """Wait for a place; what is left of it when `held` ends is given back, come what may.
-
-        Raises what `admit` does.
-        """
-        placement = await self.admit(waiter, by_s=by_s)
-        held.callback(self.places.give_back, placement)
-        return placement
-
     async def admit(
         self, waiter: Waiter, *, by_s: Callable[[], float] | None = None
     ) -> PrefillPlacement:
-        """Wait for a place, to be given back by the caller, as `place` does.
+        """Wait for a place, to be given back by the caller, come what may.
 
         `by_s` returns when the wait ends with a `TimeoutError`. It is called only if there is one.
 
@@ -137,10 +126,12 @@ class RequestQueue:
 
         Raises `Deserted` when no decode pod is left and the router is about to end.
         """
-        self._alive[waiter] = None
-        self._waking |= waiter.wake_s > 0.0
         waiter.entered_s = self._clock()
         waiter.held_before_s = self._held.total_s(waiter.entered_s)
+        if self._at_once(waiter):
+            return waiter.placed.result()
+        self._alive[waiter] = None
+        self._waking |= waiter.wake_s > 0.0
         try:
             self._lines.add(waiter)
             if waiter.slo_class is not None:
@@ -159,6 +150,40 @@ class RequestQueue:
             raise
         finally:
             self._leave(waiter)
+
+    def _at_once(self, waiter: Waiter) -> bool:
+        """Place a request that can be on time where nobody waits and every pod has room.
+
+        It gets the place that the lines would give it. All others go through the lines.
+        """
+        settings, now = self._settings.current, waiter.entered_s
+        queued = self._alive or not waiter.split or waiter.slo_class is not None
+        if queued or waiter.wake_s or settings is None or self._fleet.deserted:
+            return False
+        self.caches.hear(settings)
+        look = self._look_by(settings)
+        room = None if look is None else look.room(waiter)
+        if look is None or not room or len(room) < len(look.prefill):
+            return False
+        try:
+            turn = turn_of(waiter)
+            if self._prospect(room, settings).start_s + turn.to_first_s > waiter.deadline_s:
+                return False
+            chosen, borne = self._finder.find(turn, room, look, late=False)
+        except Unfit:
+            # The lines answer it with what made it unfit.
+            return False
+        self._held.turn(on=not borne, now=now)
+        if borne:
+            self._lines.pass_by(turn)
+            self.places.take(turn, chosen)
+        return borne
+
+    def _look_by(self, settings: RouterSettings) -> QueueLook | None:
+        look = self._look
+        if look is None or not look.still_holds(self._fleet, settings):
+            look = self._look = QueueLook.at(self._fleet, settings)
+        return look
 
     def settle(self, waiter: Waiter, *, used_tokens: int) -> None:
         """Count a request that has ended by the tokens that it used, in the share of its tenant."""
@@ -194,7 +219,7 @@ class RequestQueue:
         if self._fleet.deserted:
             self._dismiss()
             return False
-        look = None if settings is None else QueueLook.at(self._fleet, settings)
+        look = None if settings is None else self._look_by(settings)
         if look is None:
             return False
         if self._waking:
