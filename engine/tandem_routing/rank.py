@@ -44,7 +44,10 @@ class RankedShares:
 
     def of(self, rank: Rank) -> TenantShares:
         """Return what the tenants of a rank were served."""
-        return self._shares.setdefault(rank, TenantShares())
+        shares = self._shares.get(rank)
+        if shares is None:
+            shares = self._shares[rank] = TenantShares()
+        return shares
 
     def settle(self, rank: Rank, tenant: Tenant, *, counted: int, used: int) -> None:
         """Replace the tokens that were counted for a request by those that it used."""

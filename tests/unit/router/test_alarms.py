@@ -86,7 +86,9 @@ def test_another_cancellation_goes_before_the_deadline() -> None:
 
 def test_a_block_that_is_left_sees_no_end_any_more() -> None:
     async def main() -> bool:
-        with Watchdog(Alarms(), 2.0) as watchdog:
+        task = asyncio.current_task()
+        assert task is not None
+        with Watchdog(Alarms(), 2.0, task) as watchdog:
             pass
         ends = watchdog.end()
         await asyncio.sleep(10)
@@ -96,5 +98,7 @@ def test_a_block_that_is_left_sees_no_end_any_more() -> None:
 
 
 async def watched(work: Callable[[Watchdog], Awaitable[None]]) -> None:
-    with Watchdog(Alarms(), 2.0) as watchdog:
+    task = asyncio.current_task()
+    assert task is not None
+    with Watchdog(Alarms(), 2.0, task) as watchdog:
         await work(watchdog)

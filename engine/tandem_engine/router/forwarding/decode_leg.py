@@ -170,7 +170,7 @@ class DecodeLeg:
             handover.seen_by = pod
         self.accounts.ledger.leg_began(pod)
         try:
-            with Watchdog(self.upstream.alarms, until_s) as watchdog:
+            with Watchdog(self.upstream.alarms, until_s, flight.task) as watchdog:
                 attempt.give_up = lambda: not sink.begun and watchdog.end()
                 answer = await self.upstream.decode(
                     pod,

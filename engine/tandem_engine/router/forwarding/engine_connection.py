@@ -89,8 +89,8 @@ class _Connection(asyncio.Protocol):
         # An engine may answer before it has read a request, and it need never read the rest.
         taken = self._request_bytes <= _SURELY_TAKEN_BYTES or not untaken_bytes(self._transport)
         if clean and taken:
-            expires_s = asyncio.get_running_loop().time() + _KEEPALIVE_S
-            self._expiry = self._pool.alarms.set(expires_s, self.close)
+            alarms = self._pool.alarms
+            self._expiry = alarms.set(alarms.time() + _KEEPALIVE_S, self.close)
             self._pool.idle.setdefault(self.address, {})[self] = None
         else:
             self.close()

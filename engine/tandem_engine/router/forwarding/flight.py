@@ -184,15 +184,19 @@ class LearnedByRouter(learned.Learned):
             held={pod.name: tokens for pod, tokens in held.items()} if held else None,
         )
 
-    def needed_of(self, flight: Flight, *, stage: Stage) -> float:
+    def needed_of(self, flight: Flight, *, stage: Stage, expected: Expected | None = None) -> float:
         """Return the time to reserve for a request's first token, from a stage on."""
-        return self.needed_s(
-            self.expected_of(flight), stage=stage, first_token_s=flight.first_token_s
-        )
+        expected = expected or self.expected_of(flight)
+        return self.needed_s(expected, stage=stage, first_token_s=flight.first_token_s)
 
-    def begin_by_s(self, flight: Flight, *, stage: Stage, now: float) -> float:
-        """Return the latest time to begin `stage` with a chance of success."""
-        needed = self.needed_of(flight, stage=stage)
+    def begin_by_s(
+        self, flight: Flight, *, stage: Stage, now: float, expected: Expected | None = None
+    ) -> float:
+        """Return the latest time to begin `stage` with a chance of success.
+
+        `expected` is what is expected of the request, if that was asked a moment ago.
+        """
+        needed = self.needed_of(flight, stage=stage, expected=expected)
         return begin_by_s(flight.first_token_deadline_s, needed=needed, now=now)
 
     def service_of(self, revision: str, flight: Flight) -> float | None:

@@ -1,6 +1,6 @@
 """Runs the prefill leg of a request: at most two pods, then a decode pod serves it whole."""
 
-import secrets
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -66,9 +66,7 @@ class PrefillLeg:
             flight.prefill_pod, tried_s = pod.name, self.clock()
             attempt = ejection.begin(pod, tokens=flight.prompt_tokens)
             try:
-                answer = await self._once(
-                    flight, attempt, left, held_share=None if last else placement.held_share
-                )
+                answer = await self._once(flight, attempt, left, placed=None if last else placement)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
                 if not attempt.given_up:
@@ -112,22 +110,33 @@ class PrefillLeg:
         return None
 
     async def _once(
-        self, flight: Flight, attempt: Attempt, left: Left, *, held_share: float | None
+        self,
+        flight: Flight,
+        attempt: Attempt,
+        left: Left,
+        *,
+        placed: PrefillPlacement | None,
     ) -> PrefillAnswer:
         """Ask the pod of the attempt; `left` is called once it no longer holds the request.
 
-        `held_share` of the prompt should be in its cache; `None`: this is a second try.
+        `placed` is the place that it just got there; `None`: this is a second try.
         """
-        pod, retry = attempt.pod, held_share is None
-        started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
-        timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
+        pod = attempt.pod
+        started, entries = self.clock(), pod.entries
+        alone = pod.requests == 1 and placed is not None
+        timeouts, lease = flight.settings.timeouts, os.urandom(16).hex()
         # A decode pod may have to do it all.
-        by_s = self.accounts.learned.begin_by_s(flight, stage=Stage.WHOLE, now=started)
+        by_s = self.accounts.learned.begin_by_s(
+            flight,
+            stage=Stage.WHOLE,
+            now=started,
+            expected=None if placed is None else placed.expected,
+        )
         unanswered, computed = True, False
         self.accounts.ledger.leg_began(pod)
         try:
             until_s = min(started + timeouts.prefill_s, by_s)
-            with Watchdog(self.upstream.alarms, until_s) as watchdog:
+            with Watchdog(self.upstream.alarms, until_s, flight.task) as watchdog:
                 attempt.give_up = watchdog.end
                 answer = await self.upstream.prefill(
                     pod,
@@ -156,7 +165,8 @@ class PrefillLeg:
         else:
             self.fleet.ejection.failed(attempt)
         self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
-        self.accounts.prefilled(flight, held_share=held_share or 0.0)
+        held_share = 0.0 if placed is None else placed.held_share
+        self.accounts.prefilled(flight, held_share=held_share)
         cached = flight.cached_tokens or 0
         self.accounts.ledger.leg_served(
             pod,

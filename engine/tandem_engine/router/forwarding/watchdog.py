@@ -11,13 +11,18 @@ from tandem_engine.router.forwarding.alarms import Alarm, Alarms
 
 
 class Watchdog:
-    """Raises `TimeoutError` in its block once the loop's clock passes the deadline."""
+    """Raises `TimeoutError` in its block once the loop's clock passes the deadline.
 
-    def __init__(self, alarms: Alarms, at: float) -> None:
+    `task` is the one that runs the block.
+    """
+
+    __slots__ = ("_alarm", "_alarms", "_at", "_cancelling", "_expired", "_task")
+
+    def __init__(self, alarms: Alarms, at: float, task: "asyncio.Task[object]") -> None:
         self._alarms = alarms
         self._at = at
         self._alarm: Alarm | None = None
-        self._task: asyncio.Task[object] | None = None
+        self._task = task
         self._cancelling = 0
         self._expired = False
 
@@ -31,13 +36,11 @@ class Watchdog:
         """Raise at once; return whether the block will still see it."""
         if self._alarm is None or self._expired:
             return False
-        self.move(asyncio.get_running_loop().time())
+        self.move(self._alarms.time())
         return True
 
     def __enter__(self) -> "Watchdog":
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine runs in a task
-        self._task, self._cancelling = task, task.cancelling()
+        self._cancelling = self._task.cancelling()
         self._set()
         return self
 
@@ -50,11 +53,9 @@ class Watchdog:
         if self._alarm is not None:
             self._alarms.cancel(self._alarm)
             self._alarm = None
-        task, self._task = self._task, None
         # As in `asyncio.Timeout`: another may have cancelled the task as well.
-        if not self._expired or task is None or task.uncancel() > self._cancelling:
-            return
-        if kind is asyncio.CancelledError:
+        uncancelled = self._expired and self._task.uncancel() <= self._cancelling
+        if uncancelled and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def _set(self) -> None:
@@ -63,8 +64,8 @@ class Watchdog:
         self._alarm = self._alarms.set(self._at, self._ring)
 
     def _ring(self) -> None:
-        if asyncio.get_running_loop().time() < self._at:
+        if self._alarms.time() < self._at:
             self._set()
-        elif self._task is not None and not self._expired:
+        elif not self._expired:
             self._expired = True
             self._task.cancel()

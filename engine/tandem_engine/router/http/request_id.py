@@ -1,7 +1,7 @@
 """The id of a request for client, router and engine."""
 
+import os
 import re
-import secrets
 
 from aiohttp import web
 
@@ -17,4 +17,4 @@ def id_of(request: web.BaseRequest) -> str:
 
 def new_id() -> str:
     """Return an id for a request that has none."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()

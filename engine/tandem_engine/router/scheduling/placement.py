@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tandem_engine.router.pods.pod import Pod
+from tandem_routing.deadline_queue import Expected
 from tandem_routing.outstanding import Load
 from tandem_routing.prefix_index import NO_PREFIX, Prefix
 
@@ -30,6 +31,7 @@ class PrefillPlacement:
         decode: the decode pod that has slack for all of it; `None`: any.
         prefix: the part of its prompt that other requests may share.
         held_share: the share of its prompt that its prefill pod should have cached.
+        expected: the expectation by which it was placed.
     """
 
     prefill: Pod | None
@@ -38,6 +40,7 @@ class PrefillPlacement:
     decode: Pod | None = None
     prefix: Prefix = NO_PREFIX
     held_share: float = 0.0
+    expected: Expected | None = None
 
 
 NOWHERE = PrefillPlacement(prefill=None, load=Load(0))

@@ -54,6 +54,7 @@ class Places:
             decode,
             prefix=waiter.prefix,
             held_share=held / max(1, waiter.tokens),
+            expected=expected,
         )
         if pod is not None:
             self._caches.sent(pod, waiter.prefix)
