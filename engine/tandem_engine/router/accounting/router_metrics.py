@@ -1,12 +1,12 @@
 """The router's Prometheus metrics, with the same buckets for every pool, so that sums are valid."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
 from tandem_contracts.names import TPOT_METRIC, TTFT_METRIC
+from tandem_engine.router.accounting.tallies import Times, Total
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Why
 from tandem_engine.router.pods.kv_lease import Lost
@@ -27,16 +27,6 @@ def log_spaced_buckets() -> tuple[float, ...]:
     return tuple(round(edge, 6) for edge in edges)
 
 
-class Times(Histogram):
-    """A histogram of many buckets: the client library looks through them one by one."""
-
-    def observe(self, amount: float, exemplar: Mapping[str, str] | None = None) -> None:
-        """Count one time; this histogram has no exemplars."""
-        del exemplar
-        self._sum.inc(amount)
-        self._buckets[bisect_left(self._upper_bounds, amount)].inc(1)
-
-
 _EVERYWHERE = tuple(cause for cause in Cause if cause is not Cause.WAKE)
 
 
@@ -47,13 +37,13 @@ class RouterMetrics:
         self.registry = CollectorRegistry()
         registry, buckets = self.registry, log_spaced_buckets()
         ProcessCollector(registry=registry)
-        self.requests = Counter(
+        self.requests = Total(
             "tandem_router_requests",
             "Requests that ended, by outcome.",
             ["outcome"],
             registry=registry,
         )
-        self.slo_requests = Counter(
+        self.slo_requests = Total(
             "tandem_router_slo_requests",
             "Requests judged at the bounds in force when they ended.",
             ["result", "prompt_bucket"],
@@ -81,37 +71,37 @@ class RouterMetrics:
         self.blame = Counter(
             "tandem_router_blame", "Violations, by their one cause.", ["cause"], registry=registry
         )
-        self.prompt_tokens = Counter(
+        self.prompt_tokens = Total(
             "tandem_router_prompt_tokens",
             "Prompt tokens of requests that ended.",
             registry=registry,
         )
-        self.cached_tokens = Counter(
+        self.cached_tokens = Total(
             "tandem_router_cached_tokens",
             "Prompt tokens that a prefix cache served, where the engine says so.",
             registry=registry,
         )
-        self.foreseen_tokens = Counter(
+        self.foreseen_tokens = Total(
             "tandem_router_foreseen_cached_tokens",
             "Prompt tokens that prefill pods should have cached, by what they were sent before.",
             registry=registry,
         )
-        self.output_tokens = Counter(
+        self.output_tokens = Total(
             "tandem_router_output_tokens", "Tokens generated.", registry=registry
         )
-        self.class_requests = Counter(
+        self.class_requests = Total(
             "tandem_router_class_requests",
             "Requests of a class that ended, by outcome at the bounds of the class.",
             ["slo_class", "outcome"],
             registry=registry,
         )
-        self.class_output_tokens = Counter(
+        self.class_output_tokens = Total(
             "tandem_router_class_output_tokens",
             "Tokens generated for requests of a class, by result.",
             ["slo_class", "result"],
             registry=registry,
         )
-        self.tenant_tokens = Counter(
+        self.tenant_tokens = Total(
             "tandem_router_tenant_tokens",
             "Tokens of requests of a tenant that ended, by kind.",
             ["tenant", "kind"],
@@ -126,7 +116,7 @@ class RouterMetrics:
         self.retries = Counter(
             "tandem_router_retries", "Second tries, by reason.", ["reason"], registry=registry
         )
-        self.decode_only = Counter(
+        self.decode_only = Total(
             "tandem_router_decode_only",
             "Requests sent to a decode pod alone, by reason.",
             ["reason"],
@@ -154,7 +144,7 @@ class RouterMetrics:
             "Prompts whose KV blocks were released because no decode pod would pull them.",
             registry=registry,
         )
-        self.arrivals = Counter(
+        self.arrivals = Total(
             "tandem_router_arrivals", "Valid requests that arrived.", registry=registry
         )
         self.tokenizer_requests = Counter(
@@ -210,7 +200,7 @@ class RouterMetrics:
         for how in Lost:
             self.kv_expired.labels(how.value)
         # To look a child up takes longer than to count with it.
-        self._judged: dict[tuple[str, int], Counter] = {}
+        self._judged: dict[tuple[str, int], Total] = {}
         self._ended = {outcome: self.requests.labels(outcome.value) for outcome in Outcome}
         self.parts: dict[Cause, Times] = {
             cause: self.ttft_part.labels(cause.value)
