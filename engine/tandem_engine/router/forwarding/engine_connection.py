@@ -6,6 +6,7 @@ request, and wakes a task for each piece of an answer. That costs more than to p
 
 import asyncio
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import cast
 
 from tandem_engine.router.forwarding.alarms import Alarm, Alarms
@@ -124,10 +125,8 @@ class EngineConnections:
 
         Raises `Unreachable` or `AnswerCut`.
         """
-        host, port = address
-        request = b"POST %b HTTP/1.1\r\nHost: %b\r\n%b%bContent-Length: %d\r\n\r\n%b" % (
-            path.encode(),
-            f"{f'[{host}]' if ':' in host else host}:{port}".encode(),
+        request = b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
+            _beginning(address, path),
             self._headers,
             _lines(headers),
             len(body),
@@ -169,8 +168,16 @@ class EngineConnections:
         return connection
 
 
+@lru_cache(maxsize=1024)
+def _beginning(address: Address, path: str) -> bytes:
+    """Return what each request for a path of an engine begins with."""
+    host, port = address
+    shown = f"[{host}]" if ":" in host else host
+    return f"POST {path} HTTP/1.1\r\nHost: {shown}:{port}\r\n".encode()
+
+
 def _lines(headers: Mapping[str, str]) -> bytes:
     lines = [f"{name}: {value}" for name, value in headers.items()]
-    if any(not _ENDS_A_HEADER.isdisjoint(line) for line in lines):
+    if not _ENDS_A_HEADER.isdisjoint("".join(lines)):
         raise ValueError("a header must not hold a line break")
     return "".join([f"{line}\r\n" for line in lines]).encode(errors="surrogateescape")

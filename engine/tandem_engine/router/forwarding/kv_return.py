@@ -25,10 +25,9 @@ class KvReturn:
 
     def unwanted(self, flight: Flight, handover: Handover) -> None:
         """Free blocks once, through the pod that knows that no pod pulls them."""
-        name, pod = handover.name, handover.seen_by
-        connect_s = flight.settings.timeouts.connect_s
-        if handover.over or name is None:
+        if handover.over or (name := handover.name) is None:
             return
+        pod, connect_s = handover.seen_by, flight.settings.timeouts.connect_s
         handover.over = True
         if pod is None:
             self._metrics.kv_given_back.inc()

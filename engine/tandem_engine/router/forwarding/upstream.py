@@ -213,6 +213,9 @@ async def following(answer: EngineAnswer) -> bytes:
 
 async def _whole(answer: EngineAnswer) -> bytes:
     try:
+        # Most answers come in one piece.
+        if answer.ended:
+            return answer.take()
         return await _read(answer, _LARGEST_ANSWER_BYTES)
     finally:
         answer.release()
