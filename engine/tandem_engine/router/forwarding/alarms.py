@@ -21,22 +21,22 @@ class Alarm:
 
 
 class Alarms:
-    """All alarms of one loop, by its clock."""
+    """All alarms of the running loop, by its clock."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.get_running_loop()
         self._far: dict[int, dict[Alarm, None]] = {}
         self._next_second: int | None = None
         self._look: asyncio.TimerHandle | None = None
 
     def time(self) -> float:
         """Return the time of the loop."""
-        return self._in_loop().time()
+        return self._loop.time()
 
     def set(self, at: float, ring: Callable[[], None]) -> Alarm:
         """Return a new alarm."""
         alarm = Alarm(at, ring)
-        second, loop = alarm.second, self._in_loop()
+        second, loop = alarm.second, self._loop
         if second <= loop.time():
             alarm.timer = loop.call_at(at, ring)
             return alarm
@@ -55,21 +55,16 @@ class Alarms:
         elif (far := self._far.get(alarm.second)) is not None:
             far.pop(alarm, None)
 
-    def _in_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
-
     def _look_at(self, second: int | None) -> None:
         if self._look is not None:
             self._look.cancel()
         self._next_second, self._look = second, None
         if second is not None:
-            self._look = self._in_loop().call_at(second, self._looked)
+            self._look = self._loop.call_at(second, self._looked)
 
     def _looked(self) -> None:
         """Give each alarm of this second its own timer."""
-        loop = self._in_loop()
+        loop = self._loop
         for second in [second for second in self._far if second <= loop.time()]:
             for alarm in self._far.pop(second):
                 alarm.timer = loop.call_at(alarm.at, alarm.ring)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
 
-from tandem_engine.router.forwarding.alarms import Alarm, Alarms
+from tandem_engine.router.forwarding.alarms import Alarms
 from tandem_engine.router.forwarding.engine_answer import EngineAnswer
 from tandem_engine.router.forwarding.untaken import untaken_bytes
 
@@ -32,7 +32,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, pool: "EngineConnections", address: Address) -> None:
         self._pool = pool
         self._answer: EngineAnswer | None = None
-        self._expiry: Alarm | None = None
+        self._idle_until_s: float | None = None
+        self._alarmed = False
         self._request_bytes = 0
         self._transport: asyncio.Transport
         self.address = address
@@ -76,10 +77,19 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _busy(self) -> None:
-        if self._expiry is not None:
-            self._pool.alarms.cancel(self._expiry)
-            self._expiry = None
+        if self._idle_until_s is not None:
+            self._idle_until_s = None
             self._pool.taken(self)
+
+    def _watch(self) -> None:
+        """Close it once it was idle for too long; the alarm stays while it is used in between."""
+        self._alarmed = self._idle_until_s is not None
+        if self._idle_until_s is None:
+            return
+        if self._pool.alarms.time() >= self._idle_until_s:
+            self.close()
+        else:
+            self._pool.alarms.set(self._idle_until_s, self._watch)
 
     def _over(self, answer: EngineAnswer) -> None:
         """Wait for the next request, if the last one left the connection clean."""
@@ -90,8 +100,9 @@ class _Connection(asyncio.Protocol):
         # An engine may answer before it has read a request, and it need never read the rest.
         taken = self._request_bytes <= _SURELY_TAKEN_BYTES or not untaken_bytes(self._transport)
         if clean and taken:
-            alarms = self._pool.alarms
-            self._expiry = alarms.set(alarms.time() + _KEEPALIVE_S, self.close)
+            self._idle_until_s = self._pool.alarms.time() + _KEEPALIVE_S
+            if not self._alarmed:
+                self._watch()
             self._pool.idle.setdefault(self.address, {})[self] = None
         else:
             self.close()

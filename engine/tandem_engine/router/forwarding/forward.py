@@ -87,7 +87,9 @@ class Forwarder:
         while True:
             waiter = self._waiter(flight)
             try:
-                placement = flight.placement = await self._queue(flight, waiter)
+                placement = self._waiting.at_once(waiter) or await self._queue(flight, waiter)
+                flight.placement = placement
+                flight.timeline.dispatched_s = self._clock()
                 try:
                     # Copies of it may have ended engines while it waited.
                     self._failures.refuse_killer(flight)
@@ -160,7 +162,7 @@ class Forwarder:
         held_s, at_zero_s = self._without_decode_s(), self._fleet.at_zero_s(self._clock())
         try:
             stage = Stage.PREFILL if waiter.split else Stage.WHOLE
-            placement = await self._waiting.admit(
+            return await self._waiting.admit(
                 waiter,
                 by_s=lambda: self._learned.begin_by_s(flight, stage=stage, now=self._clock()),
             )
@@ -185,8 +187,6 @@ class Forwarder:
             waked_s = self._fleet.at_zero_s(self._clock()) - at_zero_s if wake_s else 0.0
             flight.timeline.wake_s += waked_s
             flight.timeline.held_s += max(0.0, self._without_decode_s() - held_s - waked_s)
-        flight.timeline.dispatched_s = self._clock()
-        return placement
 
     def _leave(self, flight: Flight, waiter: Waiter, placement: PrefillPlacement) -> None:
         """Give back what is left of a place, come what may."""

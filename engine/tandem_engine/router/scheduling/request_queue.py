@@ -128,8 +128,6 @@ class RequestQueue:
         """
         waiter.entered_s = self._clock()
         waiter.held_before_s = self._held.total_s(waiter.entered_s)
-        if self._at_once(waiter):
-            return waiter.placed.result()
         self._alive[waiter] = None
         self._waking |= waiter.wake_s > 0.0
         try:
@@ -151,33 +149,34 @@ class RequestQueue:
         finally:
             self._leave(waiter)
 
-    def _at_once(self, waiter: Waiter) -> bool:
-        """Place a request that can be on time where nobody waits and every pod has room.
+    def at_once(self, waiter: Waiter) -> PrefillPlacement | None:
+        """Return the place that `admit` would give a request at once, if that is easily told.
 
-        It gets the place that the lines would give it. All others go through the lines.
+        It is where nobody waits, every pod has room, and the request can be on time. `None`: it
+        has to be admitted.
         """
-        settings, now = self._settings.current, waiter.entered_s
+        settings, now = self._settings.current, self._clock()
         queued = self._alive or not waiter.split or waiter.slo_class is not None
         if queued or waiter.wake_s or settings is None or self._fleet.deserted:
-            return False
+            return None
         self.caches.hear(settings)
         look = self._look_by(settings)
         room = None if look is None else look.room(waiter)
         if look is None or not room or len(room) < len(look.prefill):
-            return False
+            return None
         try:
             turn = turn_of(waiter)
             if self._prospect(room, settings).start_s + turn.to_first_s > waiter.deadline_s:
-                return False
+                return None
             chosen, borne = self._finder.find(turn, room, look, late=False)
         except Unfit:
-            # The lines answer it with what made it unfit.
-            return False
+            # To admit it answers it with what made it unfit.
+            return None
         self._held.turn(on=not borne, now=now)
-        if borne:
-            self._lines.pass_by(turn)
-            self.places.take(turn, chosen)
-        return borne
+        if not borne:
+            return None
+        self._lines.pass_by(turn)
+        return self.places.take(turn, chosen)
 
     def _look_by(self, settings: RouterSettings) -> QueueLook | None:
         look = self._look
