@@ -74,8 +74,11 @@ class Client:
 
         Raises `ClientGone`.
         """
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise ClientGone
         # As aiohttp's writer does, without the steps that nothing needs here.
-        self._send(b"%x\r\n%b\r\n" % (len(data), data) if self._writer.chunked else data)
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._writer.chunked else data)
         return self._protocol.writing_paused
 
     async def taken(self) -> None:
@@ -103,19 +106,13 @@ class Client:
         """Leave the client only a moment to read the rest."""
         self._until_s = asyncio.get_running_loop().time() + _LAST_WORDS_S
 
-    def _send(self, data: bytes) -> None:
-        transport = self._protocol.transport
-        if transport is None or transport.is_closing():
-            raise ClientGone
-        transport.write(data)
-
     def _send_last(self, data: bytes) -> None:
         """Send the last data and, in the same write, the end of all chunks."""
         if self._writer.chunked:
             data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data)
-            # So aiohttp's writer adds no end of its own.
+            # So neither `push` nor aiohttp's writer puts anything around it or behind it.
             self._writer.chunked = False
-        self._send(data)
+        self.push(data)
 
     async def _open(self, response: Answer) -> None:
         if self._closing():

@@ -127,28 +127,27 @@ class Pump:
             woken.set_result(piece)
         else:
             behind = bool(piece.payloads) and self._sink.push(piece.payloads)
-            self._sent(woken, fresh=piece.fresh, behind=behind)
+            if behind:
+                woken.set_result(Piece(fresh=piece.fresh, passed_on=True))
+            else:
+                self._passed(piece.fresh)
 
     def _ordinary(
         self, woken: "asyncio.Future[Piece | None]", data: bytes, *, chunked: bool
     ) -> bool:
         """Pass data on that is whole ordinary events, and return whether it is."""
-        if self._write is None or not self._events.whole:
+        if self._write is None or self._events.parts:
             return False
         before = self._count.output_tokens
         events = self._count.ordinary(data, chunked=chunked)
         if events is None:
             return False
         fresh = self._count.output_tokens > before
-        self._sent(woken, fresh=fresh, behind=self._write(events))
-        return True
-
-    def _sent(self, woken: "asyncio.Future[Piece | None]", *, fresh: bool, behind: bool) -> None:
-        """Record that a piece was sent to the client."""
-        if behind:
+        if self._write(events):
             woken.set_result(Piece(fresh=fresh, passed_on=True))
         else:
             self._passed(fresh)
+        return True
 
     def _read(self, data: bytes) -> Piece:
         payloads: list[bytes] = []

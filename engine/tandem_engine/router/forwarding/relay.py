@@ -118,10 +118,13 @@ class _Going:
 
     def passed(self, fresh: bool) -> None:
         """Record a piece that was sent to the client without a wait."""
+        # Once for each token: as `token` and `alive` do, without their calls.
         now = self._clock()
         if fresh:
-            self.token(now)
-        self.alive(now)
+            self._health.progress_s = now
+            self._timeline.last_token_s = now - self._sink.stalled_s
+        until_s = now + self.idle_s
+        self._watchdog.move(until_s if until_s < self._deadline_s else self._deadline_s)
 
     def token(self, now: float) -> None:
         """Record a token."""

@@ -49,17 +49,16 @@ SHAPE_ERRORS = (
 
 
 class Events:
-    """Cuts a byte stream into the payloads of its `data:` events."""
+    """Cuts a byte stream into the payloads of its `data:` events.
+
+    Attributes:
+        parts: the beginning of an event that is incomplete.
+    """
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
         self._held_bytes = 0
         self._last = b""
-
-    @property
-    def whole(self) -> bool:
-        """Return whether no event is incomplete."""
-        return not self._parts
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the payload of each event that is now complete.
@@ -67,16 +66,16 @@ class Events:
         Raises `ValueError` for an event without end: a broken engine could fill the memory.
         """
         blocks: list[bytes] = []
-        if self._parts and not self._ends_with(data):
+        if self.parts and not self._ends_with(data):
             rest = data
         else:
-            if self._parts:
-                data = b"".join((*self._parts, data))
-                self._parts.clear()
+            if self.parts:
+                data = b"".join((*self.parts, data))
+                self.parts.clear()
                 self._held_bytes, self._last = 0, b""
             *blocks, rest = _with_newlines(data).split(b"\n\n")
         if rest:
-            self._parts.append(rest)
+            self.parts.append(rest)
             self._held_bytes += len(rest)
             self._last = (self._last + rest[-3:])[-3:]
         for block in blocks:
