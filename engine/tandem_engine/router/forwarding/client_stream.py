@@ -5,11 +5,15 @@ and it must be limited. So one place waits, counts the time, and ends it by givi
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from functools import lru_cache
 
 from aiohttp import web
-from aiohttp.http import StreamWriter
+from aiohttp.http import HttpVersion11, StreamWriter
 
+from tandem_engine.router.forwarding.header_lines import header_lines
 from tandem_engine.router.forwarding.untaken import untaken_bytes
 
 _LAST_WORDS_S = 1.0
@@ -20,9 +24,55 @@ class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
 
 
 class Answer(web.StreamResponse):
-    """An answer whose head waits for its first data, to leave in one write with it."""
+    """An answer with status 200, as aiohttp sees it: it is sent, and by `Client` alone.
 
-    _send_headers_immediately = False
+    Attributes:
+        fields: its own headers.
+        length: the bytes of its body; `None`: it is a stream.
+    """
+
+    def __init__(self, fields: Mapping[str, str], *, length: int | None = None) -> None:
+        super().__init__()
+        self.fields = fields
+        self.length = length
+        self._keeps: bool | None = None
+
+    @property
+    def prepared(self) -> bool:
+        """Return whether its head was sent."""
+        return self._keeps is not None
+
+    @property
+    def keep_alive(self) -> bool | None:
+        """Return whether the connection can be used again after it."""
+        return self._keeps
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Do nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing."""
+
+    def head(self, request: web.BaseRequest, *, closing: bool) -> tuple[bytes, bool]:
+        """Return its head, and whether its data goes out in chunks; now it counts as sent."""
+        is_new = request.version >= HttpVersion11
+        chunked = is_new and self.length is None
+        lines = header_lines(self.fields)
+        self._keeps = request.keep_alive and not closing and (chunked or self.length is not None)
+        if chunked:
+            lines += b"Transfer-Encoding: chunked\r\n"
+        elif self.length is not None:
+            lines += b"Content-Length: %d\r\n" % self.length
+        if self._keeps is not is_new:
+            lines += b"Connection: keep-alive\r\n" if self._keeps else b"Connection: close\r\n"
+        version = b"HTTP/1.1" if is_new else b"HTTP/1.0"
+        head = b"%b 200 OK\r\n%bDate: %b\r\n\r\n" % (version, lines, _date(int(time.time())))
+        return head, chunked
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    return formatdate(second, usegmt=True).encode()
 
 
 class Client:
@@ -53,6 +103,7 @@ class Client:
         self._idle_s = idle_s
         self._until_s = until_s
         self._closing = closing
+        self._chunked = False
         self.stalled_s = 0.0
         self.ended = False
 
@@ -61,12 +112,7 @@ class Client:
 
         Raises `ClientGone`; so does `end`.
         """
-        try:
-            if not response.prepared:
-                await self._open(response)
-            await self._writer.write(data, drain=False)
-        except OSError as error:
-            raise ClientGone from error
+        self._send(self._begun(response) + self._framed(data))
         await self.taken()
 
     def push(self, data: bytes) -> bool:
@@ -74,11 +120,11 @@ class Client:
 
         Raises `ClientGone`.
         """
+        # Once for each token: as `write` does, without its calls.
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
             raise ClientGone
-        # As aiohttp's writer does, without the steps that nothing needs here.
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._writer.chunked else data)
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
         return self._protocol.writing_paused
 
     async def taken(self) -> None:
@@ -87,18 +133,9 @@ class Client:
             await self._taken()
 
     async def end(self, response: Answer, data: bytes = b"") -> None:
-        """End the answer, after its last data if there is any."""
-        try:
-            if not response.prepared:
-                await self._open(response)
-                if data:
-                    await self._writer.write(data, drain=False)
-            elif data:
-                self._send_last(data)
-            self._writer.set_eof()
-            await response.write_eof()
-        except OSError as error:
-            raise ClientGone from error
+        """End the answer, in one write with its last data if there is any."""
+        head = self._begun(response)
+        self._send(head + self._framed(data) + (b"0\r\n\r\n" if self._chunked else b""))
         self.ended = True
         await self.taken()
 
@@ -106,18 +143,24 @@ class Client:
         """Leave the client only a moment to read the rest."""
         self._until_s = asyncio.get_running_loop().time() + _LAST_WORDS_S
 
-    def _send_last(self, data: bytes) -> None:
-        """Send the last data and, in the same write, the end of all chunks."""
-        if self._writer.chunked:
-            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data)
-            # So neither `push` nor aiohttp's writer puts anything around it or behind it.
-            self._writer.chunked = False
-        self.push(data)
+    def _begun(self, response: Answer) -> bytes:
+        """Return the head of an answer that has not begun, and else nothing."""
+        if response.prepared:
+            return b""
+        head, self._chunked = response.head(self._request, closing=self._closing())
+        # What shows that an answer has begun, whatever comes of it.
+        self._writer.output_size += len(head)
+        return head
 
-    async def _open(self, response: Answer) -> None:
-        if self._closing():
-            response.force_close()
-        await response.prepare(self._request)
+    def _framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
+
+    def _send(self, data: bytes) -> None:
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise ClientGone
+        if data:
+            transport.write(data)
 
     async def _taken(self) -> None:
         """Wait until the client has read most of the sent data."""

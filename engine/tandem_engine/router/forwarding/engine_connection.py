@@ -11,13 +11,13 @@ from typing import cast
 
 from tandem_engine.router.forwarding.alarms import Alarms
 from tandem_engine.router.forwarding.engine_answer import EngineAnswer
+from tandem_engine.router.forwarding.header_lines import header_lines
 from tandem_engine.router.forwarding.untaken import untaken_bytes
 
 # Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
 _KEEPALIVE_S = 3.0
 # The kernel of an engine's machine takes so much, whether or not the engine reads it.
 _SURELY_TAKEN_BYTES = 16 * 1024
-_ENDS_A_HEADER = frozenset("\r\n\0")
 
 Address = tuple[str, int]
 
@@ -118,7 +118,7 @@ class EngineConnections:
     """
 
     def __init__(self, headers: Mapping[str, str], alarms: Alarms) -> None:
-        self._headers = _lines(headers)
+        self._headers = header_lines(headers)
         self.alarms = alarms
         self.idle: dict[Address, dict[_Connection, None]] = {}
         self.open: set[_Connection] = set()
@@ -139,7 +139,7 @@ class EngineConnections:
         request = b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
             _beginning(address, path),
             self._headers,
-            _lines(headers),
+            header_lines(headers),
             len(body),
             body,
         )
@@ -185,10 +185,3 @@ def _beginning(address: Address, path: str) -> bytes:
     host, port = address
     shown = f"[{host}]" if ":" in host else host
     return f"POST {path} HTTP/1.1\r\nHost: {shown}:{port}\r\n".encode()
-
-
-def _lines(headers: Mapping[str, str]) -> bytes:
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    if not _ENDS_A_HEADER.isdisjoint("".join(lines)):
-        raise ValueError("a header must not hold a line break")
-    return "".join([f"{line}\r\n" for line in lines]).encode(errors="surrogateescape")

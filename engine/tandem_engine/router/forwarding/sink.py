@@ -61,7 +61,7 @@ class StreamSink:
     def __init__(self, client: Client, headers: dict[str, str]) -> None:
         self._client = client
         self._response = Answer(
-            headers={
+            {
                 "Content-Type": "text/event-stream; charset=utf-8",
                 "Cache-Control": "no-cache",
                 "X-Accel-Buffering": "no",
@@ -142,7 +142,7 @@ class AnswerSink:
     def __init__(self, client: Client, call: Call, headers: dict[str, str]) -> None:
         self._client = client
         self._assembly = assembly_of(call)
-        self._response = Answer(headers={"Content-Type": "application/json", **headers})
+        self._response = Answer({"Content-Type": "application/json", **headers})
         self.begun = False
         self.stalled_s = 0.0
 
@@ -177,7 +177,7 @@ class AnswerSink:
             body = json.dumps(self._assembly.answer(), allow_nan=False).encode()
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
-        self._response.content_length = len(body)
+        self._response.length = len(body)
         await self._client.end(self._response, body)
         return self._response
 

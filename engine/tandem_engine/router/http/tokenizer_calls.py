@@ -118,9 +118,9 @@ class TokenizerCalls:
             closing=self._closing,
         )
         response = Answer(
-            headers={"Content-Type": "application/json", "Server": SERVER, HEADER: request_id}
+            {"Content-Type": "application/json", "Server": SERVER, HEADER: request_id},
+            length=len(answer),
         )
-        response.content_length = len(answer)
         await client.end(response, answer)
         return response
 
