@@ -44,6 +44,8 @@ async def bare_pool(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIter
     await router.close()
     for engine in pool.engines.values():
         await engine.stop()
+    for held in pool.held:
+        held.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -61,6 +62,7 @@ class Pool:
         self.client = client
         self.engines: dict[str, FakeEngine] = {}
         self.revisions: dict[str, str] = {}
+        self.held: list[socket.socket] = []
 
     @property
     def url(self) -> str:
@@ -91,9 +93,12 @@ class Pool:
         )
 
     async def add_dead(self, name: str, *, revision: str = "a") -> None:
-        """Add a pod whose port refuses connections."""
+        """Add a pod whose port refuses connections, and which no other engine gets."""
         engine = await self.add(name, revision=revision)
         await engine.stop()
+        held = socket.socket()
+        held.bind(("127.0.0.1", engine.port))
+        self.held.append(held)
 
     async def post(
         self, body: Any, path: str = "/v1/completions", **options: Any
