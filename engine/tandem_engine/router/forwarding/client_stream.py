@@ -133,10 +133,11 @@ class Client:
             await self._taken()
 
     async def end(self, response: Answer, data: bytes = b"") -> None:
-        """End the answer, in one write with its last data if there is any."""
-        head = self._begun(response)
-        self._send(head + self._framed(data) + (b"0\r\n\r\n" if self._chunked else b""))
-        self.ended = True
+        """End the answer, in one write with its last data if there is any; a second time: wait."""
+        if not self.ended:
+            head = self._begun(response)
+            self._send(head + self._framed(data) + (b"0\r\n\r\n" if self._chunked else b""))
+            self.ended = True
         await self.taken()
 
     def hurry(self) -> None:

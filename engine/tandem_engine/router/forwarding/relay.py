@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from tandem_engine.router.forwarding.engine_answer import EngineAnswer
 from tandem_engine.router.forwarding.flight import Flight
-from tandem_engine.router.forwarding.pump import Pump
+from tandem_engine.router.forwarding.pump import Piece, Pump
 from tandem_engine.router.forwarding.sink import Sink
 from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure, following
 from tandem_engine.router.forwarding.watchdog import Watchdog
@@ -51,9 +51,8 @@ class Relay:
         going = _Going(flight, sink, watchdog, attempt.pod.health, clock)
         deadline_s = flight.deadline_s
         pump = Pump(upstream, count, sink, going.passed)
-        done, payloads = False, list[bytes]()
         early = None if own_until_s is None else Early(own_until_s)
-        while not done:
+        while True:
             ordinary = early is None and timeline.first_token_s is not None
             piece = await (pump.unusual() if ordinary else pump.next())
             payloads, done = piece.payloads, piece.done
@@ -64,10 +63,7 @@ class Relay:
                 payloads, early = early.passed_on(payloads, token=piece.fresh or done, now=clock())
             # Until the client has taken it nothing is the engine's silence; the sink bounds that.
             watchdog.move(deadline_s + going.idle_s)
-            if payloads and not (done and piece.broken is None):
-                await sink.send(payloads)
-            elif piece.passed_on:
-                await sink.taken()
+            last = await _sent(sink, piece, payloads)
             if piece.fresh:
                 going.token(clock())
                 if timeline.first_token_s is None:
@@ -76,13 +72,10 @@ class Relay:
                     self.places.computed(flight.placement)
             if piece.broken is not None:
                 raise piece.broken()
-            if timeline.first_token_s is None:
-                until_s = flight.first_token_deadline_s + sink.stalled_s
-                watchdog.move(until_s if early is None else min(until_s, early.until_s))
-            elif not done:
-                going.alive(clock())
-        # The last events leave in one write with the end of the answer.
-        answer = await sink.finish(payloads)
+            if done:
+                break
+            going.alive(clock(), early)
+        answer = await sink.finish(last)
         flight.ending = Ending.ANSWERED
         self.fleet.ejection.well(attempt)
         cleared = self.killers.answered(flight.call, credentials=flight.credentials)
@@ -108,6 +101,7 @@ class _Going:
         health: PodHealth,
         clock: Callable[[], float],
     ) -> None:
+        self._flight = flight
         self._timeline = flight.timeline
         self._sink = sink
         self._watchdog = watchdog
@@ -131,6 +125,22 @@ class _Going:
         self._health.progress_s = now
         self._timeline.last_token_s = now - self._sink.stalled_s
 
-    def alive(self, now: float) -> None:
+    def alive(self, now: float, early: Early | None) -> None:
         """Restart the engine's time limit for the next piece."""
-        self._watchdog.move(min(now + self.idle_s, self._deadline_s))
+        flight = self._flight
+        if flight.timeline.first_token_s is not None:
+            self._watchdog.move(min(self._deadline_s, now + self.idle_s))
+            return
+        until_s = flight.first_token_deadline_s + self._sink.stalled_s
+        self._watchdog.move(until_s if early is None else min(until_s, early.until_s))
+
+
+async def _sent(sink: Sink, piece: Piece, payloads: list[bytes]) -> Sequence[bytes]:
+    """Send the payloads of a piece; return those that leave with the end of the answer."""
+    if piece.done and piece.broken is None and sink.last_with_end:
+        return payloads
+    if payloads:
+        await sink.send(payloads)
+    elif piece.passed_on:
+        await sink.taken()
+    return ()

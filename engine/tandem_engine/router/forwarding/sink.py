@@ -42,6 +42,10 @@ class Sink(Protocol):
         """
 
     @property
+    def last_with_end(self) -> bool:
+        """Return whether the last payloads should be given to `finish`, to leave in one write."""
+
+    @property
     def write(self) -> Callable[[bytes], bool] | None:
         """Return a function that takes whole events as `push` takes payloads, if there is one."""
 
@@ -57,6 +61,8 @@ class Sink(Protocol):
 
 class StreamSink:
     """Passes events on as they come."""
+
+    last_with_end = True
 
     def __init__(self, client: Client, headers: dict[str, str]) -> None:
         self._client = client
@@ -138,6 +144,9 @@ class NamedStreamSink(StreamSink):
 
 class AnswerSink:
     """Collects the stream for a client that asked for one document."""
+
+    # A malformed last event is known before it counts as a token.
+    last_with_end = False
 
     def __init__(self, client: Client, call: Call, headers: dict[str, str]) -> None:
         self._client = client
