@@ -94,7 +94,7 @@ def test_no_more_came_than_before_within_what_chance_adds(record: int, most: int
         (1.5, 20, True),
         (1.5, 5, False),
         (1.15, 20, False),
-        (1.15, 60, True),
+        (1.2, 60, True),
         (1.1, 60, False),
         (1.1, 180, True),
         (0.5, 180, False),

@@ -88,9 +88,9 @@ class ObjectiveTuning:
     """The recent times in which more requests than usual end the limit of level traffic. Chosen by
     hand."""
 
-    risen_deviations: float = 3.0
-    """A rise by so many standard deviations is more than chance. Of nine simulated runs of Poisson
-    traffic, chance changed the fleet of one. Four deviations notice ramps later. Chosen by hand."""
+    risen_deviations: float = 4.0
+    """A rise by so many standard deviations is more than chance. With three, chance changed the
+    fleet of one of nine simulated runs of Poisson traffic. Chosen by hand."""
 
     drift_deviations: float = 4.0
     """A difference of more standard deviations than this is more than chance. Chosen by hand."""
