@@ -5,7 +5,7 @@ from unittest.mock import create_autospec
 import pytest
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from tandem_engine.router.forwarding.client_stream import Answer
+from tandem_engine.router.forwarding.client_stream import ClientAnswer
 
 
 def head(
@@ -14,7 +14,7 @@ def head(
     """Return the lines of a head but its date, and what it says of chunks and the connection."""
     request = create_autospec(web.BaseRequest, instance=True)
     request.version, request.keep_alive = HttpVersion11 if new else HttpVersion10, keeps
-    answer = Answer({"X-Request-Id": "r1"}, length=length)
+    answer = ClientAnswer({"X-Request-Id": "r1"}, length=length)
     assert not answer.prepared
 
     raw, chunked = answer.head(request, closing=closing)
@@ -60,7 +60,7 @@ def test_an_old_client_that_keeps_its_connection_is_told_that_it_can() -> None:
 
 
 def test_a_line_break_in_a_header_begins_no_answer() -> None:
-    answer = Answer({"X-Request-Id": "r1\r\nX-More: 1"})
+    answer = ClientAnswer({"X-Request-Id": "r1\r\nX-More: 1"})
     request = create_autospec(web.BaseRequest, instance=True)
     request.version = HttpVersion11
 

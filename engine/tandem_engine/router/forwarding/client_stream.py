@@ -23,7 +23,7 @@ class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
     """The client closed its connection, or the router gave it up."""
 
 
-class Answer(web.StreamResponse):
+class ClientAnswer(web.StreamResponse):
     """An answer with status 200, as aiohttp sees it: it is sent, and by `Client` alone.
 
     Attributes:
@@ -107,7 +107,7 @@ class Client:
         self.stalled_s = 0.0
         self.ended = False
 
-    async def write(self, response: Answer, data: bytes) -> None:
+    async def write(self, response: ClientAnswer, data: bytes) -> None:
         """Send a part of the answer; return once the client has read most of the sent data.
 
         Raises `ClientGone`; so does `end`.
@@ -132,7 +132,7 @@ class Client:
         if self._protocol.writing_paused:
             await self._taken()
 
-    async def end(self, response: Answer, data: bytes = b"") -> None:
+    async def end(self, response: ClientAnswer, data: bytes = b"") -> None:
         """End the answer, in one write with its last data if there is any; a second time: wait."""
         if not self.ended:
             head = self._begun(response)
@@ -144,7 +144,7 @@ class Client:
         """Leave the client only a moment to read the rest."""
         self._until_s = asyncio.get_running_loop().time() + _LAST_WORDS_S
 
-    def _begun(self, response: Answer) -> bytes:
+    def _begun(self, response: ClientAnswer) -> bytes:
         """Return the head of an answer that has not begun, and else nothing."""
         if response.prepared:
             return b""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from tandem_engine.router.forwarding.client_stream import Answer, Client
+from tandem_engine.router.forwarding.client_stream import Client, ClientAnswer
 from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure
 from tandem_engine.router.openai.answers import NAMED, assembly_of
 from tandem_engine.router.openai.call import Call
@@ -66,7 +66,7 @@ class StreamSink:
 
     def __init__(self, client: Client, headers: dict[str, str]) -> None:
         self._client = client
-        self._response = Answer(
+        self._response = ClientAnswer(
             {
                 "Content-Type": "text/event-stream; charset=utf-8",
                 "Cache-Control": "no-cache",
@@ -151,7 +151,7 @@ class AnswerSink:
     def __init__(self, client: Client, call: Call, headers: dict[str, str]) -> None:
         self._client = client
         self._assembly = assembly_of(call)
-        self._response = Answer({"Content-Type": "application/json", **headers})
+        self._response = ClientAnswer({"Content-Type": "application/json", **headers})
         self.begun = False
         self.stalled_s = 0.0
 

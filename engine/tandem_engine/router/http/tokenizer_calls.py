@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
-from tandem_engine.router.forwarding.client_stream import Answer, Client, ClientGone
+from tandem_engine.router.forwarding.client_stream import Client, ClientAnswer, ClientGone
 from tandem_engine.router.forwarding.tokenizers import Tokenizers
 from tandem_engine.router.http.bodies import Bodies, body_too_large
 from tandem_engine.router.http.connections import SERVER
@@ -117,7 +117,7 @@ class TokenizerCalls:
             until_s=asyncio.get_running_loop().time() + _TAKEN_WITHIN_S,
             closing=self._closing,
         )
-        response = Answer(
+        response = ClientAnswer(
             {"Content-Type": "application/json", "Server": SERVER, HEADER: request_id},
             length=len(answer),
         )
