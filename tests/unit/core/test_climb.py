@@ -1,12 +1,15 @@
-"""A climb is found from its begin on, told from chance and from a step, and carried on."""
+"""A climb is found from its begin on, told from chance, steps and waves, and carried on."""
 
+from dataclasses import replace
 from math import exp, sqrt
 from random import Random
 
 import pytest
 
-from tandem_operator.core.forecast.climb import climb_of
+from tandem_operator.core.forecast.climb import climb_of, climb_out_of_level
+from tandem_operator.core.observe.demand_history import UNKNOWN
 from tandem_operator.core.tuning.tuning import TUNING
+from tests.unit.core.bursts import lived
 
 NUMBERS = TUNING.forecast
 BIN_S, WINDOW_S = NUMBERS.climb_bin_s, NUMBERS.climb_window_s
@@ -92,3 +95,28 @@ def test_bursty_traffic_needs_a_steeper_climb() -> None:
 
     assert calm is not None
     assert wild is None or wild.certainty < calm.certainty / 4.0
+
+
+RISING = climbing(8.0, 0.2, age_s=100)
+LEVEL = lived([(8.0, 1200.0), (18.0, 100.0)])
+
+
+def test_a_certain_climb_out_of_level_traffic_is_carried_on() -> None:
+    assert climb_out_of_level(LEVEL, RISING) == climb_of(RISING)
+    assert climb_out_of_level(LEVEL, [8.0] * WINDOW_S) is None
+
+
+def test_the_rise_of_a_wave_or_of_young_traffic_is_not_carried_on_as_a_climb() -> None:
+    wave = lived([(8.0, 300.0), (20.0, 300.0), (8.0, 300.0), (18.0, 100.0)])
+    young = lived([(8.0, 590.0), (18.0, 100.0)])
+    unseen = replace(LEVEL, requests=(UNKNOWN,) * len(LEVEL))
+
+    for history in (wave, young, unseen):
+        assert climb_out_of_level(history, RISING) is None
+
+
+def test_a_climb_that_may_be_chance_is_not_carried_on() -> None:
+    slight = climbing(8.0, 0.02, age_s=100)
+
+    assert climb_of(slight) is not None
+    assert climb_out_of_level(LEVEL, slight) is None

@@ -5,7 +5,7 @@ from math import exp
 
 import pytest
 
-from tandem_operator.core.forecast.experts import CLIMB, climb, line, mean, predict_all
+from tandem_operator.core.forecast.experts import line, mean, predict_all
 from tandem_operator.core.tuning.tuning import TUNING
 
 DAMPING_S = TUNING.forecast.damping_s
@@ -74,21 +74,6 @@ def test_a_line_without_a_slope_is_its_level(counts: list[float]) -> None:
     assert line(60)(counts, HORIZONS_S) == [counts[0]] * 3
 
 
-@pytest.mark.parametrize("counts", [[5.0] * 90, [5.0] * 80 + [9.0] * 10, [1.0, 0.0] * 45])
-def test_without_a_certain_climb_its_expert_says_what_a_short_mean_says(
-    counts: list[float],
-) -> None:
-    assert climb(counts, HORIZONS_S) == mean(30, requests=60)(counts, HORIZONS_S)
-
-
-def test_a_certain_climb_is_carried_on_from_where_it_is() -> None:
-    now, soon, late = climb(RAMP, HORIZONS_S)
-
-    assert now == pytest.approx(100.0, rel=0.02)
-    assert soon == pytest.approx(100.0 + 100.0 * (1.0 - exp(-0.6)), rel=0.03)
-    assert late == pytest.approx(200.0, rel=0.03)
-
-
 MEANS = {"mean30", "mean90"}
 
 
@@ -98,9 +83,8 @@ MEANS = {"mean30", "mean90"}
         (1, MEANS),
         (39, MEANS),
         (40, MEANS | {"line40"}),
-        (59, MEANS | {"line40"}),
-        (60, MEANS | {"line40", "line60", "half60", CLIMB}),
-        (90, MEANS | {"line40", "line60", "half60", "line90", CLIMB}),
+        (60, MEANS | {"line40", "line60", "half60"}),
+        (90, MEANS | {"line40", "line60", "half60", "line90"}),
     ],
 )
 def test_a_line_is_asked_once_all_of_its_window_was_seen(seconds: int, asked: set[str]) -> None:

@@ -8,10 +8,12 @@ from tandem_operator.core.forecast.backtest import Miss, Track
 from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.forecast.experts import predict_all
-from tandem_operator.core.forecast.forecaster import forecast
+from tandem_operator.core.forecast.forecaster import NO_HISTORY, forecast
 from tandem_operator.core.forecast.seasonality_of_minutes import periods_s, season
 from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.observe.demand_history import DemandHistory
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
+from tests.unit.core.bursts import lived
 from tests.unit.core.scene import NOW_S
 
 LEAD_S = 60.0
@@ -42,7 +44,12 @@ def waves(rate_rps: float, period_s: float, *, seconds: int) -> list[float]:
 
 
 def last_forecast(
-    rates: list[float], *, seed: int = 1, known_s: float = 1000.0, tuning: Tuning = TUNING
+    rates: list[float],
+    *,
+    seed: int = 1,
+    known_s: float = 1000.0,
+    history: DemandHistory = NO_HISTORY,
+    tuning: Tuning = TUNING,
 ) -> Forecast:
     """Return the forecast after `rates`, for a pool that was watched for `known_s` before them."""
     random, counts, made = Random(seed), [], None
@@ -51,7 +58,9 @@ def last_forecast(
         counts.append(poisson(random, rate))
         if t % 5 == 0:
             arrivals = Arrivals(int(NOW_S) + t, tuple(counts[-1200:]), {}, complete=True)
-            made, track = forecast(track, arrivals, lead_s=LEAD_S, now_s=NOW_S + t, tuning=tuning)
+            made, track = forecast(
+                track, arrivals, lead_s=LEAD_S, now_s=NOW_S + t, history=history, tuning=tuning
+            )
     assert made is not None
     return made
 
@@ -69,6 +78,17 @@ def test_a_ramp_is_carried_on() -> None:
     made = last_forecast(ramp)
 
     assert made.peak.mean_rps > ramp[-1]
+
+
+def test_a_slow_climb_out_of_level_traffic_is_carried_on_sooner() -> None:
+    level = lived([(6.0, 1200.0)])
+    climb = [6.0] * 200 + [6.0 + 0.04 * t for t in range(120)]
+
+    def ahead(history: DemandHistory) -> float:
+        made = [last_forecast(climb, seed=seed, history=history) for seed in range(5)]
+        return sum(each.peak.mean_rps for each in made) / len(made)
+
+    assert ahead(level) > ahead(NO_HISTORY) + 0.5
 
 
 def test_a_step_is_not_taken_for_a_ramp() -> None:

@@ -6,8 +6,10 @@ the moment is fitted as well. A climb must explain the recent traffic better tha
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import ceil, exp
+from statistics import fmean, pvariance
 
+from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
@@ -34,6 +36,26 @@ class Climb:
         again (J. R. Gott, Nature 363, 1993). So the slope fades with the climb's age.
         """
         return self.rate_rps + self.slope * self.age_s * (1.0 - exp(-horizon_s / self.age_s))
+
+
+def climb_out_of_level(
+    history: DemandHistory, counts: Sequence[float], *, tuning: Tuning = TUNING
+) -> Climb | None:
+    """Return a climb that is certain, and before which the traffic was level.
+
+    Each rise of a wave looks like a climb too, and does not go on for as long as it lasted.
+    """
+    found = climb_of(counts, tuning=tuning)
+    if found is None or found.certainty < tuning.forecast.climb_certain_variances:
+        return None
+    numbers = tuning.objective
+    since = ceil(found.age_s / BUCKET_S) + 1
+    hour = history.requests[-(numbers.level_window_s // BUCKET_S) : -since]
+    before = [count for count in hour if count != UNKNOWN]
+    if len(before) * BUCKET_S < numbers.least_level_s or not any(before):
+        return None
+    level = pvariance(before) <= numbers.level_dispersion_ratio * fmean(before)
+    return found if level else None
 
 
 def climb_of(counts: Sequence[float], *, tuning: Tuning = TUNING) -> Climb | None:

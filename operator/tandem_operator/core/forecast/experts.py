@@ -1,7 +1,7 @@
 """Simple forecasters of the arrival rate; each predicts all horizons at once.
 
-None is right everywhere: means are best on level traffic and after a step, damped lines and climbs
-on ramps, and sines on periodic traffic. The mixture in `forecaster.py` weights them.
+None is right everywhere: means are best on level traffic and after a step, damped lines on ramps,
+and sines on periodic traffic. The mixture in `forecaster.py` weights them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Protocol
 
-from tandem_operator.core.forecast.climb import climb_of
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
-
-CLIMB = "climb"
 
 
 class Expert(Protocol):
@@ -79,16 +76,6 @@ def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
     return predict
 
 
-def climb(
-    counts: Sequence[float], horizons_s: Sequence[float], *, tuning: Tuning = TUNING
-) -> list[float]:
-    """Return the rates of a climb that is certain, and a short mean without one."""
-    found = climb_of(counts, tuning=tuning)
-    if found is None or found.certainty < tuning.forecast.climb_certain_variances:
-        return mean(30, requests=60)(counts, horizons_s, tuning=tuning)
-    return [found.at(horizon_s) for horizon_s in horizons_s]
-
-
 @dataclass(frozen=True, slots=True)
 class Hired:
     """An expert in the mixture.
@@ -111,7 +98,6 @@ EXPERTS: Mapping[str, Hired] = {
     "line60": Hired(line(60), 1.0, 60),
     "line90": Hired(line(90), 1.0, 90),
     "half60": Hired(line(60, slope_share=0.5), 0.5, 60),
-    CLIMB: Hired(climb, 1.0, 60),
 }
 
 

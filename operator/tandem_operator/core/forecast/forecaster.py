@@ -6,16 +6,16 @@ from math import exp, sqrt
 
 from tandem_operator.core.forecast.backtest import Loss, Pending, Track, score
 from tandem_operator.core.forecast.change_point import last_step_s
-from tandem_operator.core.forecast.climb import Climb, climb_of
+from tandem_operator.core.forecast.climb import Climb, climb_out_of_level
 from tandem_operator.core.forecast.distribution import Forecast, Level
-from tandem_operator.core.forecast.experts import CLIMB, EXPERTS, predict_all
+from tandem_operator.core.forecast.experts import EXPERTS, predict_all
 from tandem_operator.core.forecast.seasonality_of_hours import repeat
 from tandem_operator.core.forecast.seasonality_of_minutes import Season, season
 from tandem_operator.core.observe.arrivals import Arrivals
 from tandem_operator.core.observe.demand_history import DemandHistory
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-SEASON, REPEAT = "season", "repeat"
+SEASON, REPEAT, CLIMB = "season", "repeat", "climb"
 NO_HISTORY = DemandHistory()
 # The mean pinball loss of a normal error, per standard deviation, for any quantile.
 LOSS_PER_DEVIATION = 0.4
@@ -55,7 +55,10 @@ def forecast(
     }
     seen = {name: each for name, each in seasons.items() if each is not None and each.seen}
     predictions |= {name: list(each.rates_rps) for name, each in seen.items()}
-    climb = climb_of(counts if step_age_s is None else counts[-step_age_s:], tuning=tuning)
+    since = counts if step_age_s is None else counts[-step_age_s:]
+    climb = climb_out_of_level(history, since, tuning=tuning)
+    if climb is not None:
+        predictions[CLIMB] = [min(ceiling_rps, climb.at(horizon_s)) for horizon_s in horizons_s]
     weights = _weights(scored, predictions, seen, climb=climb, tuning=tuning)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     levels = []
@@ -175,7 +178,7 @@ def _weights(
     if climb is not None:
         beyond = climb.certainty - tuning.forecast.climb_certain_variances
         unlikely = exp(-min(50.0, 0.5 * max(0.0, beyond)))
-        for name in weights.keys() & EXPERTS.keys() - {CLIMB}:
+        for name in weights.keys() & EXPERTS.keys():
             weights[name] *= unlikely
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
