@@ -89,14 +89,14 @@ async def test_prefill_is_tried_twice_at_most(pool: Pool) -> None:
 async def test_a_frozen_prefill_pod_costs_its_deadline_once_and_is_then_avoided(
     pool: Pool,
 ) -> None:
-    pool.configure(timeouts={"prefill_s": 1.0})
+    # More than a machine stands still for: by then the pod must have read the request.
+    pool.configure(timeouts={"prefill_s": 4.0})
     pool.engines["p0"].script.freeze = True
 
     await pool.stream()
     await pool.stream()
 
-    # On a machine that stands still, the deadline can pass before the pod reads anything.
-    assert len(pool.engines["p0"].seen) <= 1
+    assert len(pool.engines["p0"].seen) == 1
     assert pool.metric("tandem_router_decode_only_total", reason="prefill_timeout") == 1
     assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 1
 
