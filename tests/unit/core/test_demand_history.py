@@ -167,3 +167,11 @@ def test_a_history_of_before_there_were_lengths_goes_on_without_them() -> None:
     old = replace(kept(40), output_tokens=())
 
     assert old.close(seen(60), output_tokens=50.0).output_tokens == (UNKNOWN, UNKNOWN, 50)
+
+
+def test_known_requests_are_those_of_a_window_apart_from_its_end_and_from_holes() -> None:
+    history = DemandHistory(end_s=0, requests=(1, 2, UNKNOWN, 4, 5))
+
+    assert history.known_requests(80) == [2, 4, 5]
+    assert history.known_requests(80, without=1) == [2, 4]
+    assert history.known_requests(80, without=9) == []

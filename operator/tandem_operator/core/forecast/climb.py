@@ -7,9 +7,8 @@ the moment is fitted as well. A climb must explain the recent traffic better tha
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp
-from statistics import fmean, pvariance
 
-from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
+from tandem_operator.core.observe.demand_history import BUCKET_S, DemandHistory, vary_by_chance
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
@@ -48,14 +47,9 @@ def climb_out_of_level(
     found = climb_of(counts, tuning=tuning)
     if found is None or found.certainty < tuning.forecast.climb_certain_variances:
         return None
-    numbers = tuning.objective
     since = ceil(found.age_s / BUCKET_S) + 1
-    hour = history.requests[-(numbers.level_window_s // BUCKET_S) : -since]
-    before = [count for count in hour if count != UNKNOWN]
-    if len(before) * BUCKET_S < numbers.least_level_s or not any(before):
-        return None
-    level = pvariance(before) <= numbers.level_dispersion_ratio * fmean(before)
-    return found if level else None
+    before = history.known_requests(tuning.objective.level_window_s, without=since)
+    return found if vary_by_chance(before, tuning=tuning) else None
 
 
 def climb_of(counts: Sequence[float], *, tuning: Tuning = TUNING) -> Climb | None:

@@ -177,7 +177,7 @@ def _weights(
     }
     if climb is not None:
         beyond = climb.certainty - tuning.forecast.climb_certain_variances
-        unlikely = exp(-min(50.0, 0.5 * max(0.0, beyond)))
+        unlikely = exp(-min(50.0, 0.5 * beyond))
         for name in weights.keys() & EXPERTS.keys():
             weights[name] *= unlikely
     total = sum(weights.values())

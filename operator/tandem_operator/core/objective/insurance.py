@@ -5,7 +5,12 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import fmean, pstdev, pvariance
 
-from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
+from tandem_operator.core.observe.demand_history import (
+    BUCKET_S,
+    UNKNOWN,
+    DemandHistory,
+    vary_by_chance,
+)
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
 from tandem_operator.core.slo import Slo
@@ -102,13 +107,8 @@ def recurs(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
 
 def is_level(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
     """Return whether the last hour's counts vary hardly more than chance, without a drift."""
-    numbers = tuning.objective
-    lately = history.requests[-(numbers.level_window_s // BUCKET_S) :]
-    known = [count for count in lately if count != UNKNOWN]
-    if len(known) * BUCKET_S < numbers.least_level_s or not any(known):
-        return False
-    level = pvariance(known) <= numbers.level_dispersion_ratio * fmean(known)
-    return level and not _drifts(history, tuning=tuning)
+    lately = history.known_requests(tuning.objective.level_window_s)
+    return vary_by_chance(lately, tuning=tuning) and not _drifts(history, tuning=tuning)
 
 
 def _drifts(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
@@ -160,8 +160,7 @@ def has_risen(history: DemandHistory, counts: Sequence[float], *, tuning: Tuning
     """
     numbers = tuning.objective
     longest = max(numbers.risen_s) // BUCKET_S
-    hour = history.requests[-(numbers.level_window_s // BUCKET_S) : -longest]
-    known = [count for count in hour if count != UNKNOWN]
+    known = history.known_requests(numbers.level_window_s, without=longest)
     if len(known) < longest:
         return False
     mean = fmean(known)

@@ -4,8 +4,9 @@ Each bucket also has the replicas that the forecast alone wanted then, without a
 both, a replay can find the late requests under another fleet. A hole stays unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean, pvariance
 
 from tandem_operator.core.observe.arrivals import GROUPS_S, Arrivals
 from tandem_operator.core.role import Role
@@ -49,6 +50,11 @@ class DemandHistory:
         """Return the known time without any request."""
         since = next((i for i, n in enumerate(reversed(self.requests)) if n), len(self))
         return since * BUCKET_S
+
+    def known_requests(self, window_s: int, *, without: int = 0) -> list[int]:
+        """Return the known counts of the last `window_s`, apart from the last `without` buckets."""
+        window = self.requests[-(window_s // BUCKET_S) : max(0, len(self) - without)]
+        return [count for count in window if count != UNKNOWN]
 
     def close(
         self,
@@ -139,3 +145,11 @@ def _bucket(arrivals: Arrivals, start_s: int) -> tuple[int, int, int]:
         for group in arrivals.seconds[second].groups
     )
     return round(sum(counts)), round(tokens), round(peak)
+
+
+def vary_by_chance(counts: Sequence[int], *, tuning: Tuning = TUNING) -> bool:
+    """Return whether the requests of enough buckets vary hardly more than chance."""
+    numbers = tuning.objective
+    if len(counts) * BUCKET_S < numbers.least_level_s or not any(counts):
+        return False
+    return pvariance(counts) <= numbers.level_dispersion_ratio * fmean(counts)
